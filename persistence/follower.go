@@ -1,0 +1,192 @@
+package persistence
+
+import (
+	"context"
+	"sync"
+)
+
+// followBuffer is how many events wait in a follower before it has to read them from the journal instead.
+const followBuffer = 256
+
+// Follower reads the events of one stream, those to come included. Its methods may be called from different goroutines,
+// but only one may be in Next at a time.
+type Follower struct {
+	hub    *followers
+	stream string
+	wake   chan struct{} // one value, coalesced
+	done   chan struct{} // closed by Close
+
+	mu     sync.Mutex
+	after  uint64  // the last event that Next returned
+	buf    []Event // handed over by the committer, in order; may begin above after+1
+	dirty  bool    // the journal may hold events that buf does not
+	closed bool    // by Close
+	ended  bool    // the journal closed
+}
+
+// Next returns the events that follow the one it returned last: at least one, in order, with no gap and no repetition.
+// It blocks until there is one. The error is the context's, or [ErrClosed] when the journal or the follower has closed,
+// or that of a failed read. The bodies belong to the journal: they must not be changed.
+func (f *Follower) Next(ctx context.Context) ([]Event, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		events, read, err := f.take()
+		if err != nil || len(events) > 0 {
+			return events, err
+		}
+		if read {
+			events, err := f.hub.read(f.stream, f.position(), followBuffer)
+			if err != nil {
+				return nil, err
+			}
+			if len(events) > 0 {
+				f.mu.Lock()
+				f.after = events[len(events)-1].Seq
+				if len(events) == followBuffer {
+					f.dirty = true // the read stopped at its limit
+				}
+				f.mu.Unlock()
+				return events, nil
+			}
+			continue
+		}
+		select {
+		case <-f.wake:
+		case <-f.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take returns what the buffer holds if it continues where the follower stands, and else whether to read the journal.
+// It clears dirty before that read: what is published from then on comes through the buffer, so that nothing falls
+// between the two.
+func (f *Follower) take() (events []Event, read bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.ended {
+		return nil, false, ErrClosed
+	}
+	for len(f.buf) > 0 && f.buf[0].Seq <= f.after {
+		f.buf = f.buf[1:]
+	}
+	if len(f.buf) > 0 && f.buf[0].Seq == f.after+1 {
+		events, f.buf = f.buf, nil
+		f.after = events[len(events)-1].Seq
+		return events, false, nil
+	}
+	read = f.dirty || len(f.buf) > 0
+	f.dirty = false
+	return nil, read, nil
+}
+
+func (f *Follower) position() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.after
+}
+
+// publish takes an event over from the committer, which it never blocks.
+func (f *Follower) publish(e Event) {
+	f.mu.Lock()
+	if len(f.buf) < followBuffer && !f.dirty {
+		f.buf = append(f.buf, e)
+	} else {
+		f.dirty = true
+	}
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *Follower) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *Follower) signal() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the follower; a Next under way returns [ErrClosed]. It may be called more than once.
+func (f *Follower) Close() {
+	f.mu.Lock()
+	was := f.closed
+	f.closed = true
+	f.mu.Unlock()
+	if was {
+		return
+	}
+	close(f.done)
+	f.hub.remove(f)
+}
+
+// followers are the followers of one journal, by stream.
+type followers struct {
+	read func(stream string, after uint64, limit int) ([]Event, error)
+
+	mu       sync.Mutex
+	byStream map[string]map[*Follower]struct{}
+	closed   bool
+}
+
+func newFollowers(read func(string, uint64, int) ([]Event, error)) *followers {
+	return &followers{read: read, byStream: map[string]map[*Follower]struct{}{}}
+}
+
+func (h *followers) add(stream string, after uint64) *Follower {
+	f := &Follower{
+		hub: h, stream: stream, after: after, dirty: true,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		f.ended = true
+		return f
+	}
+	set := h.byStream[stream]
+	if set == nil {
+		set = map[*Follower]struct{}{}
+		h.byStream[stream] = set
+	}
+	set[f] = struct{}{}
+	return f
+}
+
+func (h *followers) remove(f *Follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	set := h.byStream[f.stream]
+	delete(set, f)
+	if len(set) == 0 {
+		delete(h.byStream, f.stream)
+	}
+}
+
+// publish hands one durable event to the stream's followers. The committer calls it in sequence order.
+func (h *followers) publish(stream string, e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f := range h.byStream[stream] {
+		f.publish(e)
+	}
+}
+
+func (h *followers) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, set := range h.byStream {
+		for f := range set {
+			f.end()
+		}
+	}
+	clear(h.byStream)
+}
