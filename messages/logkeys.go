@@ -1,0 +1,31 @@
+package messages
+
+// Keys of log attributes. Every log line of swampd uses these and no others.
+const (
+	KeyWorker   = "worker"
+	KeyMachine  = "machine"
+	KeyInstance = "instance"
+	KeyRun      = "run"
+	KeyJob      = "job"
+	KeyStep     = "step"
+	KeyQueueID  = "queue_id"
+	KeyDispatch = "dispatch_id"
+	KeyToken    = "token"
+	KeyState    = "state"
+	KeyFrom     = "from"
+	KeyTo       = "to"
+	KeyCode     = "code"
+	KeyErr      = "err"
+	KeyDur      = "dur"
+	KeyPID      = "pid"
+	KeyTrace    = "trace"
+	KeyKind     = "kind"
+	KeyAddr     = "addr"
+	KeyReason   = "reason"
+	KeyCount    = "count"
+	KeyStack    = "stack"
+	KeyVersion  = "version"
+	KeyDir      = "dir"
+	KeySignal   = "signal"
+	KeyCommand  = "command"
+)

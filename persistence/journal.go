@@ -1,0 +1,171 @@
+package persistence
+
+import (
+	"context"
+	"time"
+)
+
+// Kind is the kind of a record. Its keys and its life are the kind's (see keys.go).
+type Kind string
+
+// The kinds. Runs, pending dispatches, leases, tokens, workers and the scheduler have live and ended records under
+// different prefixes, so that a boot reads what is unfinished and not everything. Steps stand under their run.
+const (
+	KindRun       Kind = "run"       // id: the run id
+	KindSource    Kind = "source"    // id: the digest of a workflow's source
+	KindStep      Kind = "step"      // id: StepID(run, ordinal)
+	KindPending   Kind = "pending"   // id: the queue id
+	KindLease     Kind = "lease"     // id: LeaseID(dispatch, generation)
+	KindOutput    Kind = "output"    // id: the dispatch id; output that fitted into the commit that ended it
+	KindToken     Kind = "token"     // id: the token's name
+	KindBinding   Kind = "binding"   // id: BindingID(token, generation, machine)
+	KindWorker    Kind = "worker"    // id: the worker's name
+	KindScheduler Kind = "scheduler" // id: "scheduler"
+)
+
+// A Record is what the journal holds of one actor: the envelope and its body, a protobuf message of package messages.
+type Record struct {
+	Kind    Kind
+	ID      string
+	Version uint64 // from 1
+	Epoch   uint64 // the boot that wrote it
+	State   string
+	Ended   bool
+	Time    time.Time
+	Body    []byte
+}
+
+// A Put writes one version of a record.
+type Put struct {
+	Kind Kind
+	ID   string
+	// Expect is the version that this one replaces; 0: there is none yet, live or ended. Another version in the journal
+	// is [ErrStaleWriter].
+	Expect uint64
+	State  string
+	// Ended moves the record out of the live ones. An ended record is not written again.
+	Ended bool
+	Body  []byte
+}
+
+// A Delete removes a record and its history; one that does not exist is no error.
+type Delete struct {
+	Kind Kind
+	ID   string
+}
+
+// A Condition must hold for the commit to happen, else it is [ErrConditionFailed]. It names live records only, and
+// exactly one of its three tests.
+type Condition struct {
+	Kind    Kind
+	ID      string
+	Absent  bool   // there is no live record
+	Version uint64 // the live record has this version
+	State   string // the live record is in this state
+}
+
+// An Append adds one event to a stream. The journal numbers the events of a stream densely, from 1.
+type Append struct {
+	Stream string
+	Body   []byte
+	// New promises that the stream has no event yet, which saves a look.
+	New bool
+}
+
+// Class says how a commit behaves when space runs short.
+type Class int
+
+// The classes. Below the first mark new work is refused, below the second all but endings.
+const (
+	ClassEnding  Class = iota // ends of leases, steps and runs, cancels, drains, revocations, enrollments
+	ClassData                 // what running steps write
+	ClassNewWork              // submits, first waits
+)
+
+// A Commit is one operation: all of it becomes durable, or nothing. It holds at most [MaxEntries] entries and
+// [MaxCommitBytes], each key once.
+type Commit struct {
+	Class      Class
+	Puts       []Put
+	Deletes    []Delete
+	Conditions []Condition
+	Appends    []Append
+}
+
+// Bounds of one commit; a larger one is [ErrTooLarge].
+const (
+	MaxEntries     = 1000
+	MaxCommitBytes = 512 << 10
+)
+
+// An Event is one numbered event of a stream.
+type Event struct {
+	Seq  uint64
+	Body []byte
+}
+
+// A Chunk is a piece of a dispatch's output.
+type Chunk struct {
+	Offset uint64 // of its first byte, counting both streams together
+	Stream string // stdout or stderr
+	Time   time.Time
+	Data   []byte
+}
+
+// Journal is the durable store. It is safe for concurrent use. Errors that belong to one operation are
+// [ErrStaleWriter], [ErrConditionFailed], [ErrNoSpace] and [ErrTooLarge] (for errors.Is); any other error of Commit or
+// AppendOutput means that nothing can be believed any more and the process has to end (rule P11).
+type Journal interface {
+	// Commit makes c durable and returns the numbers of its appends, in their order. It blocks until the disk has it.
+	// A context that ends while the commit is under way does not undo it.
+	Commit(ctx context.Context, c Commit) (seqs []uint64, err error)
+
+	// Get returns a record, live or ended, or ErrNotFound.
+	Get(kind Kind, id string) (Record, error)
+	// Scan calls fn for each record of the kind whose id starts with prefix and is above after, in id order, live ones or
+	// ended ones; fn returns false to stop. Steps, bindings, sources and outputs count as live. A record that cannot be
+	// decoded is set aside, counted and skipped.
+	Scan(kind Kind, ended bool, prefix, after string, fn func(Record) bool) error
+	// ScanBack is Scan in falling id order, from below before (or from the end if that is empty).
+	ScanBack(kind Kind, ended bool, prefix, before string, fn func(Record) bool) error
+	// History returns former versions of a worker or token, newest first.
+	History(kind Kind, id string) ([]Record, error)
+
+	// Events returns up to limit events of a stream after the given number.
+	Events(stream string, after uint64, limit int) ([]Event, error)
+	// Follow returns the events of a stream after the given number, those to come included, in order and without a gap.
+	Follow(stream string, after uint64) *Follower
+
+	// AppendOutput adds chunks to the dispatch's log; they are durable when it returns. Chunks at or below what the log
+	// holds already are dropped.
+	AppendOutput(dispatch string, chunks []Chunk) error
+	// CloseOutput lets go of what AppendOutput holds open for the dispatch.
+	CloseOutput(dispatch string) error
+	// Output returns chunks of the dispatch from the given offset (a chunk that begins before it is cut), from its log and
+	// from its output record, up to about limit bytes.
+	Output(dispatch string, from uint64, limit int) ([]Chunk, error)
+	// WatchOutput returns a channel that gets a value, coalesced, after the dispatch's output has grown, and a function that
+	// ends the watch.
+	WatchOutput(dispatch string) (<-chan struct{}, func())
+
+	// Sequence returns a number above every one that it returned before, in this boot and earlier ones. The order in line
+	// comes from it, never from a clock.
+	Sequence() uint64
+	// Epoch is the number of this boot. It grows, not by ones.
+	Epoch() uint64
+	// StoreID names the store for its whole life.
+	StoreID() string
+	// Quarantined is how many records could not be decoded since the store was opened.
+	Quarantined() int
+	// Stats are counters for metrics.
+	Stats() Stats
+	// Close answers what waits with ErrClosed, and closes the store.
+	Close() error
+}
+
+// Stats are the journal's counters since it was opened.
+type Stats struct {
+	Commits uint64        // operations made durable
+	Syncs   uint64        // batches, each with one sync
+	Sync    time.Duration // time spent in them
+}
