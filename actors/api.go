@@ -14,6 +14,10 @@ type Conn interface {
 	// Send queues a frame to be written and never blocks. An error says that the connection is closed or that the peer reads
 	// too slowly, in which case the connection closes itself.
 	Send(f *messages.Frame) error
+	// SendWait is Send for whoever may wait: it blocks until the queue has room for the frame, so that a peer which reads
+	// slowly slows its stream down instead of losing its connection. A peer that does not read at all runs into the write
+	// deadline.
+	SendWait(ctx context.Context, f *messages.Frame) error
 	// Close writes what is queued, then closes; it does not wait for that. Closing twice is harmless.
 	Close(code messages.Code, text string)
 	// Ping asks the peer for a sign of life, and returns once one came or ctx has ended.
