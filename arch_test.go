@@ -299,6 +299,33 @@ func TestArchitecture_TestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// TestArchitecture_DependenciesHaveAReason wants each direct dependency of go.mod on the page that says why it is there.
+func TestArchitecture_DependenciesHaveAReason(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("docs", "dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := 0
+	for line := range strings.Lines(string(mod)) {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) < 2 || !strings.HasPrefix(fields[1], "v") || strings.Contains(line, "// indirect") {
+			continue
+		}
+		direct++
+		if !strings.Contains(string(page), "`"+fields[0]+"`") {
+			t.Errorf("go.mod requires %s, and docs/dependencies.md does not say why", fields[0])
+		}
+	}
+	if direct == 0 {
+		t.Error("no direct dependency was read from go.mod")
+	}
+}
+
 // TestArchitecture_RulesCatchWhatTheyForbid tries the rules themselves, as a rule with a slip in it passes everything.
 func TestArchitecture_RulesCatchWhatTheyForbid(t *testing.T) {
 	t.Parallel()
