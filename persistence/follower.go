@@ -3,6 +3,7 @@ package persistence
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // followBuffer is how many events wait in a follower before it has to read them from the journal instead.
@@ -50,6 +51,7 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 				f.mu.Unlock()
 				return events, nil
 			}
+			f.skip()
 			continue
 		}
 		select {
@@ -82,36 +84,39 @@ func (f *Follower) take() (events []Event, read bool, err error) {
 	return nil, read, nil
 }
 
+// skip is called when the journal has nothing between the follower and its buffer: those events were damaged and have been
+// set aside.
+func (f *Follower) skip() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.buf) > 0 && f.buf[0].Seq > f.after+1 {
+		f.after = f.buf[0].Seq - 1
+	}
+}
+
 func (f *Follower) position() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.after
 }
 
-// publish takes an event over from the committer, which it never blocks.
-func (f *Follower) publish(e Event) {
+// publish takes events over from the committer, which it never blocks.
+func (f *Follower) publish(events []Event) {
 	f.mu.Lock()
-	if len(f.buf) < followBuffer && !f.dirty {
-		f.buf = append(f.buf, e)
+	if len(f.buf)+len(events) <= followBuffer && !f.dirty {
+		f.buf = append(f.buf, events...)
 	} else {
 		f.dirty = true
 	}
 	f.mu.Unlock()
-	f.signal()
+	signal(f.wake)
 }
 
 func (f *Follower) end() {
 	f.mu.Lock()
 	f.ended = true
 	f.mu.Unlock()
-	f.signal()
-}
-
-func (f *Follower) signal() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	signal(f.wake)
 }
 
 // Close ends the follower; a Next under way returns [ErrClosed]. It may be called more than once.
@@ -130,6 +135,8 @@ func (f *Follower) Close() {
 // followers are the followers of one journal, by stream.
 type followers struct {
 	read func(stream string, after uint64, limit int) ([]Event, error)
+
+	count atomic.Int64 // of followers
 
 	mu       sync.Mutex
 	byStream map[string]map[*Follower]struct{}
@@ -157,6 +164,7 @@ func (h *followers) add(stream string, after uint64) *Follower {
 		h.byStream[stream] = set
 	}
 	set[f] = struct{}{}
+	h.count.Add(1)
 	return f
 }
 
@@ -164,18 +172,32 @@ func (h *followers) remove(f *Follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	set := h.byStream[f.stream]
+	if _, in := set[f]; !in {
+		return
+	}
 	delete(set, f)
+	h.count.Add(-1)
 	if len(set) == 0 {
 		delete(h.byStream, f.stream)
 	}
 }
 
-// publish hands one durable event to the stream's followers. The committer calls it in sequence order.
-func (h *followers) publish(stream string, e Event) {
+// any tells whether there is somebody to publish to.
+func (h *followers) any() bool { return h.count.Load() > 0 }
+
+// publish hands a durable pack of events to the stream's followers. The committer calls it in the order of the numbers.
+func (h *followers) publish(p *preparedPack) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for f := range h.byStream[stream] {
-		f.publish(e)
+	set := h.byStream[p.stream]
+	if len(set) == 0 {
+		return
+	}
+	events := make([]Event, 0, p.count)
+	// What has just been encoded decodes.
+	_ = decodePack(p.value, number(p.key), func(e Event) { events = append(events, e) })
+	for f := range set {
+		f.publish(events)
 	}
 }
 
@@ -189,4 +211,5 @@ func (h *followers) close() {
 		}
 	}
 	clear(h.byStream)
+	h.count.Store(0)
 }
