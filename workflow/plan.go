@@ -1,0 +1,62 @@
+package workflow
+
+import (
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// PlanVersion is the meaning that Parse gives to a source. It is stored with each run, next to the source, so that a
+// later program can tell whether it reads an unfinished run as the one that accepted it did.
+const PlanVersion = 1
+
+// Plan is a workflow that was understood: every name is resolved, every inherited value is in its place. It is
+// shared between the parts of a run and never changed; so are the labels, arguments and environments in it.
+type Plan struct {
+	// Name is what the workflow calls itself.
+	Name string
+	// Jobs are in file order.
+	Jobs []Job
+	// Steps holds the steps of all jobs in file order. A step's index in it is its ordinal.
+	Steps []Step
+	// Warnings are about what is legal and probably not meant, in file order.
+	Warnings []Diagnosis
+}
+
+// Job is a group of steps that starts when the jobs that it needs have succeeded.
+type Job struct {
+	Name string
+	// Needs holds indices into Plan.Jobs, ascending, each once.
+	Needs []int
+	// Steps holds the ordinals of the job's steps, ascending.
+	Steps []int
+}
+
+// Step is one call of a method of a model.
+type Step struct {
+	Name string
+	// Job is an index into Plan.Jobs.
+	Job int
+	// Needs holds ordinals of steps of the same job, ascending, each once.
+	Needs []int
+	// Model and Method say what is called. A `run:` script is command/shell and run.
+	Model, Method string
+	// Args are in the order of their names. A `run:` script has one, called run.
+	Args []Arg
+	// Placement is what the step requires of a worker after inheritance.
+	Placement messages.Placement
+	// QueueTimeout is how long the step may wait for a worker, from the innermost of step, job and workflow that says.
+	// Nil leaves it to the orchestrator; 0 waits for ever.
+	QueueTimeout *time.Duration
+	// Timeout is how long one attempt may run; 0 sets no limit.
+	Timeout time.Duration
+	// Env holds the variables of workflow, job and step, the innermost winning name by name, in the order of names.
+	Env messages.Labels
+	// OnWorkerLost comes from the innermost that says; the default is to wait again.
+	OnWorkerLost messages.OnWorkerLost
+}
+
+// Arg is one argument of a method, its value as the file writes it.
+type Arg struct {
+	Name, Value string
+}
