@@ -57,7 +57,7 @@ func (c *conn) Send(f *messages.Frame) error {
 	}
 	if waiting := c.wire.queued(); waiting > 0 && int64(waiting+len(m.data)) > c.wire.limit.Load() {
 		fault := messages.Faultf(messages.CodeStreamOverflow, "%d bytes wait to be read", waiting)
-		c.log.Warn("a peer reads too slowly and is disconnected", messages.KeyCount, waiting)
+		c.log.Warn("a peer reads too slowly and is disconnected", slog.Int(messages.KeyCount, waiting))
 		c.shut(fault)
 		return fault
 	}
@@ -94,7 +94,7 @@ func (c *conn) encode(f *messages.Frame) (message, error) {
 	var err error
 	m.data, err = messages.EncodeFrame(f, m.coding)
 	if errors.Is(err, &messages.Fault{Code: messages.CodeFrameTooLarge}) && f.GetResponse() != nil {
-		c.log.Warn("an answer is too large to send", messages.KeyErr, err)
+		c.log.Warn("an answer is too large to send", slog.Any(messages.KeyErr, err))
 		m.data, err = messages.EncodeFrame(errorFrame(f.GetId(), err), m.coding)
 	}
 	return m, err
@@ -221,7 +221,7 @@ func (c *conn) shake(why *messages.Fault) {
 	_ = c.wire.await(ctx, 0) // what is not written by then has had its time
 	_, status := statusOf(why.Code)
 	if err := c.ws.Close(status, closeReason(why)); err != nil {
-		c.log.Debug("a peer did not take part in closing", messages.KeyErr, err)
+		c.log.Debug("a peer did not take part in closing", slog.Any(messages.KeyErr, err))
 	}
 }
 
@@ -255,7 +255,7 @@ func (c *conn) probe() bool {
 			defer cancel()
 			// The answer is a byte like others: the wire hears it.
 			if err := c.ws.Ping(ctx); err != nil {
-				c.log.Debug("a ping was not answered", messages.KeyErr, err)
+				c.log.Debug("a ping was not answered", slog.Any(messages.KeyErr, err))
 			}
 		})
 	}

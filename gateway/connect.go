@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -31,7 +32,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	c := &conn{
 		server: s,
 		info:   actors.ConnInfo{Remote: hostOf(r.RemoteAddr), Client: bearer == bearerRight},
-		log:    s.log.With(messages.KeyAddr, r.RemoteAddr),
+		log:    s.log.With(slog.String(messages.KeyAddr, r.RemoteAddr)),
 		opened: s.clock(),
 		others: map[string]*question{},
 		shaken: make(chan struct{}),
@@ -55,7 +56,7 @@ func (c *conn) open(w http.ResponseWriter, r *http.Request) bool {
 		CompressionMode:    websocket.CompressionDisabled,
 	})
 	if err != nil {
-		c.log.Debug("no upgrade to a WebSocket", messages.KeyErr, err)
+		c.log.Debug("no upgrade to a WebSocket", slog.Any(messages.KeyErr, err))
 		return false
 	}
 	ws.SetReadLimit(-1) // the library would cut the connection at its limit: the loop has its own and answers

@@ -103,13 +103,8 @@ func checkError(t *testing.T, body io.Reader, want messages.Code) {
 func TestConnect_OwnOriginIsWelcome(t *testing.T) {
 	t.Parallel()
 	f := serve(t, newFake(), nil)
-	ws, _, err := websocket.Dial(t.Context(), f.url+messages.Path, &websocket.DialOptions{
-		HTTPHeader: http.Header{"Origin": {f.url}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = ws.CloseNow()
+	f.open(t, http.Header{"Origin": {f.url}})
+	take(t, f.sessions, "a session")
 }
 
 func TestConnect_ARefusedSessionTellsWhy(t *testing.T) {
@@ -129,11 +124,7 @@ func TestConnect_ARefusedSessionTellsWhy(t *testing.T) {
 			fake := newFake()
 			fake.refusal = tt.err
 			f := serve(t, fake, nil)
-			ws, _, err := websocket.Dial(t.Context(), f.url+messages.Path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := &peer{t: t, ws: ws}
+			p := &peer{t: t, ws: f.open(t, nil)}
 			if status, reason := p.status(); status != tt.status || reason != tt.reason {
 				t.Errorf("closed with %d %q, want %d %q", status, reason, tt.status, tt.reason)
 			}
@@ -150,7 +141,7 @@ func TestConnect_AnonymousSocketsAreCountedUntilTheyEnrollOrLeave(t *testing.T) 
 		return f.server.anonymous
 	}
 	worker, other := f.connect(t, false), f.connect(t, false)
-	f.connect(t, true)
+	client := f.connect(t, true)
 	if got := count(); got != 2 {
 		t.Fatalf("%d anonymous, want 2", got)
 	}
@@ -161,9 +152,10 @@ func TestConnect_AnonymousSocketsAreCountedUntilTheyEnrollOrLeave(t *testing.T) 
 		t.Errorf("%d anonymous after an enrollment, want 1", got)
 	}
 	_ = other.ws.CloseNow()
-	take(t, other.session.closed, "the end")
+	other.session.ended(t)
 	_ = worker.ws.CloseNow()
-	take(t, worker.session.closed, "the end")
+	worker.session.ended(t)
+	_ = client.ws.CloseNow()
 	if err := f.server.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +167,8 @@ func TestConnect_AnonymousSocketsAreCountedUntilTheyEnrollOrLeave(t *testing.T) 
 func TestConnect_NoUpgradeIsNoSession(t *testing.T) {
 	t.Parallel()
 	f := serve(t, newFake(), nil)
-	response, _ := f.call(t, http.MethodGet, messages.Path, "", nil)
-	if response.StatusCode != http.StatusUpgradeRequired {
-		t.Errorf("status %d, want 426", response.StatusCode)
+	if got := f.call(t, http.MethodGet, messages.Path, "", nil); got.status != http.StatusUpgradeRequired {
+		t.Errorf("status %d, want 426", got.status)
 	}
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"log/slog"
 	"net/http"
 
 	"github.com/swampd/swampd/messages"
@@ -24,6 +25,6 @@ func (s *Server) say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	if _, err := w.Write([]byte(text)); err != nil {
-		s.log.Debug("a client left before its answer", messages.KeyErr, err)
+		s.log.Debug("a client left before its answer", slog.Any(messages.KeyErr, err))
 	}
 }

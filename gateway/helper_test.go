@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,7 +62,9 @@ func (o *fakeOrchestrator) Do(ctx context.Context, v messages.Verb, p proto.Mess
 func (o *fakeOrchestrator) Ready() bool                 { return !o.notReady.Load() }
 func (o *fakeOrchestrator) PingInterval() time.Duration { return o.interval }
 
-func (o *fakeOrchestrator) Metrics(ctx context.Context) (actors.Metrics, error) { return o.numbers(ctx) }
+func (o *fakeOrchestrator) Metrics(ctx context.Context) (actors.Metrics, error) {
+	return o.numbers(ctx)
+}
 
 // fakeSession keeps what it receives.
 type fakeSession struct {
@@ -87,6 +91,16 @@ func (s *fakeSession) Receive(f *messages.Frame) {
 func (s *fakeSession) Closed(reason error) {
 	s.over.Store(true)
 	s.closed <- reason
+}
+
+// ended returns why the session ended, which it must have been told once and after its last frame.
+func (s *fakeSession) ended(t testing.TB) error {
+	t.Helper()
+	reason := take(t, s.closed, "the end of the session")
+	if s.late.Load() || len(s.closed) > 0 {
+		t.Errorf("a frame after the end: %t, ends: %d more", s.late.Load(), len(s.closed))
+	}
+	return reason
 }
 
 // take returns what comes from a channel.
@@ -219,26 +233,30 @@ type peer struct {
 	session *fakeSession
 }
 
-// connect dials as a client, or as somebody without a server token.
-func (f *fixture) connect(t testing.TB, client bool) *peer {
+// open dials with the given header.
+func (f *fixture) open(t testing.TB, header http.Header) *websocket.Conn {
 	t.Helper()
-	header := http.Header{}
-	if client {
-		header.Set("Authorization", "Bearer "+testToken)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	ws, response, err := websocket.Dial(ctx, f.url+messages.Path, &websocket.DialOptions{
+	ws, _, err := websocket.Dial(ctx, f.url+messages.Path, &websocket.DialOptions{ //nolint:bodyclose // the library keeps it
 		HTTPClient: f.client, HTTPHeader: header, Subprotocols: []string{messages.Subprotocol},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if response.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("status %d", response.StatusCode)
-	}
 	ws.SetReadLimit(-1)
 	t.Cleanup(func() { _ = ws.CloseNow() })
+	return ws
+}
+
+// connect dials as a client, or as somebody without a server token.
+func (f *fixture) connect(t testing.TB, client bool) *peer {
+	t.Helper()
+	var header http.Header
+	if client {
+		header = withToken()
+	}
+	ws := f.open(t, header)
 	return &peer{t: t, ws: ws, session: take(t, f.sessions, "a session")}
 }
 
@@ -346,18 +364,23 @@ func output(id string, size int) *messages.Frame {
 	}}}
 }
 
-// call makes an HTTP request and returns status and body.
-func (f *fixture) call(t testing.TB, method, path, body string, header http.Header) (*http.Response, string) {
+// answer is what HTTP answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// call makes an HTTP request.
+func (f *fixture) call(t testing.TB, method, path, body string, header http.Header) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, method, f.url+path, bytes.NewReader([]byte(body)))
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, f.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range header {
-		r.Header[k] = v
-	}
+	maps.Copy(r.Header, header)
 	response, err := f.client.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +390,7 @@ func (f *fixture) call(t testing.TB, method, path, body string, header http.Head
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(data)
+	return answer{response.StatusCode, response.Header, string(data)}
 }
 
 func withToken() http.Header { return http.Header{"Authorization": {"Bearer " + testToken}} }

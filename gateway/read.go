@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 
 	"github.com/coder/websocket"
@@ -26,7 +27,7 @@ func (c *conn) run() {
 	if session != nil {
 		session.Closed(why)
 	}
-	c.log.Debug("a socket closed", messages.KeyReason, why)
+	c.log.Debug("a socket closed", slog.Any(messages.KeyReason, why))
 	if shakes {
 		<-c.shaken
 	} else {
@@ -89,7 +90,7 @@ func (c *conn) readAll() error {
 			malformed++
 		}
 		if malformed == maxMalformed {
-			c.log.Warn("a peer sent too many malformed frames and is disconnected", messages.KeyCount, malformed)
+			c.log.Warn("a peer sent too many malformed frames and is disconnected", slog.Int(messages.KeyCount, malformed))
 			c.shut(messages.Faultf(messages.CodeMalformed, "%d malformed frames", malformed))
 			return c.closedError()
 		}
@@ -111,7 +112,7 @@ func readMessage(r io.Reader, buf []byte) ([]byte, error) {
 		switch {
 		case len(buf) > messages.MaxFrame:
 			return buf, messages.Faultf(messages.CodeFrameTooLarge, "frame is above the limit of %d bytes", messages.MaxFrame)
-		case err == io.EOF: //nolint:errorlint // io.Reader promises io.EOF itself
+		case err == io.EOF:
 			return buf, nil
 		case err != nil:
 			return buf, err
@@ -165,7 +166,7 @@ func (c *conn) complain(coding messages.Coding, id string, err error) {
 		err = c.put(message{data: data, coding: coding})
 	}
 	if err != nil { // reading will fail too
-		c.log.Debug("a peer could not be told of its mistake", messages.KeyErr, err)
+		c.log.Debug("a peer could not be told of its mistake", slog.Any(messages.KeyErr, err))
 	}
 }
 

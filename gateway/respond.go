@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -34,14 +35,14 @@ func (s *Server) reply(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if _, err := w.Write(append(body, '\n')); err != nil {
-		s.log.Debug("a client left before its answer", messages.KeyErr, err)
+		s.log.Debug("a client left before its answer", slog.Any(messages.KeyErr, err))
 	}
 }
 
 // logInternal logs what the peer is not told.
 func (s *Server) logInternal(err error) {
 	if _, ok := errors.AsType[*messages.Fault](err); !ok {
-		s.log.Error("a request failed by a fault of ours", messages.KeyErr, err)
+		s.log.Error("a request failed by a fault of ours", slog.Any(messages.KeyErr, err))
 	}
 }
 
@@ -54,7 +55,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := cause.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				s.log.Error("a request panicked", messages.KeyErr, cause, messages.KeyStack, string(debug.Stack()))
+				s.log.Error("a request panicked", slog.Any(messages.KeyErr, cause), slog.String(messages.KeyStack, string(debug.Stack())))
 			}
 			panic(http.ErrAbortHandler)
 		}()

@@ -34,7 +34,7 @@ type Server struct {
 	buffers      sync.Pool
 
 	// streams ends when Shutdown begins: requests that answer as long as a run lasts end with it.
-	streams context.Context
+	streams context.Context //nolint:containedctx // it ends with the server's life, not with a caller's
 	stop    context.CancelCauseFunc
 
 	// work counts every goroutine of ours. It grows only under mu, or from a goroutine that it counts.
@@ -76,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	} else if s.PublicListener() {
-		s.log.Warn("listening without TLS on a public address", messages.KeyAddr, base.Addr().String())
+		s.log.Warn("listening without TLS on a public address", slog.String(messages.KeyAddr, base.Addr().String()))
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -35,7 +36,7 @@ func (s *Server) watchSilence() {
 		now := s.clock()
 		stalled := now-last >= interval
 		if stalled {
-			s.log.Warn("this process stood still: its peers get a fresh interval", messages.KeyDur, now-last)
+			s.log.Warn("this process stood still: its peers get a fresh interval", slog.Duration(messages.KeyDur, now-last))
 		}
 		last = now
 		for _, c := range s.allConns() {
@@ -58,7 +59,7 @@ func (c *conn) judge(now, interval time.Duration, stalled bool) {
 	switch {
 	case c.closing.Load():
 	case silence >= 3*interval:
-		c.log.Debug("a peer has fallen silent", messages.KeyDur, silence)
+		c.log.Debug("a peer has fallen silent", slog.Duration(messages.KeyDur, silence))
 		c.die(fmt.Errorf("no byte from the peer for %s", silence.Round(time.Millisecond)))
 	case c.anonymous.Load() && now-c.opened >= enrollTimeout:
 		c.shut(messages.Faultf(messages.CodeUnavailable, "no enrollment within %s", enrollTimeout))
