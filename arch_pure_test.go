@@ -15,35 +15,34 @@ import (
 	"testing"
 )
 
-// pureImports are the packages that a machine may import: none of them reaches a file, a socket, another goroutine or
-// anything random. Of package time it may not use what impureTime lists.
-func pureImports(file string) []string {
-	pure := []string{
-		"cmp", "container/heap", "errors", "fmt", "iter", "maps", "math", "slices", "sort", "strconv", "strings", "time",
-		modulePath + "/messages", modulePath + "/workflow",
+// pureImports are the packages from outside that a machine may use, by itself or through its neighbours: none of them
+// reaches a file, a socket, another goroutine or anything random. Of package time what impureTime lists is excepted.
+func pureImports() []string {
+	return []string{
+		"bytes", "cmp", "container/heap", "crypto/sha256", "crypto/subtle", "encoding/hex", "errors", "fmt", "iter", "maps",
+		"math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
+		"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/timestamppb",
+		"google.golang.org/protobuf/types/known/structpb",
 	}
-	if path.Base(file) == effectsFile {
-		pure = append(pure, modulePath+"/persistence") // an effect may be a commit
-	}
-	return pure
 }
 
-// impureTime are the functions of package time that read a clock, start a timer, or read the zone of the machine.
+// pureModules are the packages of this module that a machine may import.
+func pureModules() []string { return []string{modulePath + "/messages", modulePath + "/workflow"} }
+
+// impureTime are the functions that read a clock, start a timer, or read the zone of the machine.
 func impureTime() []string {
-	return []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep", "LoadLocation"}
+	return []string{
+		"time.Now", "time.Since", "time.Until", "time.After", "time.AfterFunc", "time.NewTimer", "time.NewTicker", "time.Tick",
+		"time.Sleep", "time.LoadLocation", "timestamppb.Now",
+	}
 }
 
-// effectsFile holds the closed set of effects of a package: data that its machines return.
-const effectsFile = "effects.go"
-
-// isMachine tells whether a file is held to R8.
-func isMachine(file string) bool {
-	return strings.HasSuffix(file, "_state.go") || path.Base(filepath.ToSlash(file)) == effectsFile
-}
+// isMachine tells whether a file holds a machine.
+func isMachine(file string) bool { return strings.HasSuffix(file, "_state.go") }
 
 // TestArchitecture_MachinesArePure checks R8: same input, same output. A machine imports from a short list, reads no
-// clock, starts nothing and waits for nothing; and it uses nothing of its own package that is not held to the same,
-// as no import would show that it calls an impure neighbour.
+// clock, starts nothing and waits for nothing. What it uses of this module is followed to its declaration and held to
+// the same, as no import would show that a machine calls an impure neighbour.
 func TestArchitecture_MachinesArePure(t *testing.T) {
 	t.Parallel()
 	fset, files := readTree(t)
@@ -53,74 +52,127 @@ func TestArchitecture_MachinesArePure(t *testing.T) {
 			packages[f.dir] = append(packages[f.dir], f)
 		}
 	}
-	sources := newSources(fset, packages)
-	for dir, members := range packages {
-		if !slices.ContainsFunc(members, func(f sourceFile) bool { return strings.HasSuffix(f.path, "_state.go") }) {
-			continue
+	src := newSources(fset, packages)
+	check := newPurity(src)
+	for _, f := range files {
+		if !f.test && isMachine(f.path) {
+			src.check(f.dir)
+			check.machine(f.syntax)
 		}
-		checked := sources.check(dir)
-		for _, f := range members {
-			if isMachine(f.path) {
-				for _, fault := range impurities(fset, f.syntax, checked) {
-					t.Errorf("R8: %s", fault)
-				}
-			}
-		}
+	}
+	for _, fault := range check.faults {
+		t.Errorf("R8: %s", fault)
 	}
 }
 
-// impurities lists what breaks R8 in one file of a package that has been checked.
-func impurities(fset *token.FileSet, file *ast.File, in checkedPackage) []string {
-	var faults []string
-	fault := func(n ast.Node, format string, args ...any) {
-		p := fset.Position(n.Pos())
-		faults = append(faults, fmt.Sprintf("%s:%d: ", filepath.ToSlash(p.Filename), p.Line)+fmt.Sprintf(format, args...))
-	}
-	allowed := pureImports(fset.Position(file.Pos()).Filename)
+// purity collects what breaks R8.
+type purity struct {
+	src    *sources
+	seen   map[types.Object]bool
+	faults []string
+}
+
+func newPurity(src *sources) *purity { return &purity{src: src, seen: map[types.Object]bool{}} }
+
+// machine checks a whole file, and what it uses.
+func (p *purity) machine(file *ast.File) {
+	allowed := append(pureImports(), pureModules()...)
 	for _, spec := range file.Imports {
-		if p := strings.Trim(spec.Path.Value, `"`); !slices.Contains(allowed, p) {
-			fault(spec, "a machine may import only %s, not %s", strings.Join(allowed, ", "), p)
+		if imported := strings.Trim(spec.Path.Value, `"`); !slices.Contains(allowed, imported) {
+			p.fault(spec, "", "a machine may import only %s, not %s", strings.Join(allowed, ", "), imported)
 		}
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
+	for _, d := range file.Decls {
+		p.follow(d, "", true)
+	}
+}
+
+// follow checks a piece of syntax. user is where a machine uses it, or empty in the machine itself. Names of packages
+// are checked where code may run: a type that only mentions one, or that holds a channel for somebody else, is data.
+func (p *purity) follow(root ast.Node, user string, runs bool) {
+	ast.Inspect(root, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			fault(n, "a machine starts no goroutine: return an effect")
+			p.fault(n, user, "a machine starts no goroutine: return an effect")
 		case *ast.SelectStmt:
-			fault(n, "a machine waits for nothing: what it waits for comes as a command")
+			p.fault(n, user, "a machine waits for nothing: what it waits for comes as a command")
+			return false
 		case *ast.SendStmt:
-			fault(n, "a machine sends nothing: return an effect")
+			p.fault(n, user, "a machine sends nothing: return an effect")
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW {
+				p.fault(n, user, "a machine receives nothing: what it waits for comes as a command")
+			}
 		case *ast.ChanType:
-			fault(n, "a machine holds no channel: its state is a value")
-		case *ast.SelectorExpr:
-			if from, ok := n.X.(*ast.Ident); ok {
-				imported, ok := in.info.Uses[from].(*types.PkgName)
-				if ok && imported.Imported().Path() == "time" && slices.Contains(impureTime(), n.Sel.Name) {
-					fault(n, "a machine is told the time, it does not call time.%s", n.Sel.Name)
+			if runs {
+				p.fault(n, user, "a machine holds no channel: its state is a value")
+			}
+		case *ast.CallExpr:
+			if field, ok := n.Fun.(*ast.SelectorExpr); ok {
+				if v, ok := p.src.info.Uses[field.Sel].(*types.Var); ok && v.IsField() {
+					p.fault(n, user, "a machine calls no function that its state carries (%s): same state, same answer", field.Sel.Name)
 				}
 			}
+		case *ast.SelectorExpr:
+			p.selector(n, user, runs)
 		case *ast.Ident:
-			used := in.info.Uses[n]
-			if used == nil || used.Pkg() != in.types {
-				return true
-			}
-			if _, isImport := used.(*types.PkgName); isImport {
-				return true
-			}
-			if home := fset.Position(used.Pos()).Filename; !isMachine(home) {
-				fault(n, "a machine may not use %s of %s: declare it in a *_state.go, or in %s if it is an effect",
-					n.Name, filepath.ToSlash(home), effectsFile)
-			}
+			p.use(n, user)
 		}
 		return true
 	})
-	return faults
 }
 
-// checkedPackage is a type-checked package and what its names stand for.
-type checkedPackage struct {
-	types *types.Package
-	info  *types.Info
+// selector checks what is taken from a package of somebody else.
+func (p *purity) selector(n *ast.SelectorExpr, user string, runs bool) {
+	from, ok := n.X.(*ast.Ident)
+	if !ok {
+		return
+	}
+	name, ok := p.src.info.Uses[from].(*types.PkgName)
+	if !ok {
+		return
+	}
+	imported := name.Imported().Path()
+	if strings.HasPrefix(imported, modulePath+"/") {
+		return // followed to the declaration
+	}
+	if slices.Contains(impureTime(), path.Base(imported)+"."+n.Sel.Name) {
+		p.fault(n, user, "a machine is told the time, it does not call %s.%s", path.Base(imported), n.Sel.Name)
+	}
+	if user != "" && runs && !slices.Contains(pureImports(), imported) {
+		p.fault(n, user, "a machine may not reach %s.%s", imported, n.Sel.Name)
+	}
+}
+
+// use follows a name to its declaration in this module, once.
+func (p *purity) use(n *ast.Ident, user string) {
+	used := p.src.info.Uses[n]
+	if f, ok := used.(*types.Func); ok {
+		used = f.Origin()
+	}
+	d, ok := p.src.declared[used]
+	if !ok || p.seen[used] || isMachine(p.src.fset.Position(used.Pos()).Filename) {
+		return
+	}
+	p.seen[used] = true
+	if user == "" {
+		user = p.where(n)
+	}
+	_, isType := d.(*ast.TypeSpec)
+	p.follow(d, user, !isType)
+}
+
+func (p *purity) where(n ast.Node) string {
+	at := p.src.fset.Position(n.Pos())
+	return fmt.Sprintf("%s:%d", filepath.ToSlash(at.Filename), at.Line)
+}
+
+func (p *purity) fault(n ast.Node, user, format string, args ...any) {
+	fault := p.where(n) + ": " + fmt.Sprintf(format, args...)
+	if user != "" {
+		fault += " (used by " + user + ")"
+	}
+	p.faults = append(p.faults, fault)
 }
 
 // sources type-checks the packages of this tree, and of the standard library those that machines use. Every other
@@ -128,7 +180,9 @@ type checkedPackage struct {
 type sources struct {
 	fset     *token.FileSet
 	packages map[string][]sourceFile
-	checked  map[string]checkedPackage
+	checked  map[string]*types.Package
+	info     *types.Info
+	declared map[types.Object]ast.Node // functions, methods, types, constants and variables of packages that are no stub
 	std      types.Importer
 }
 
@@ -136,7 +190,9 @@ func newSources(fset *token.FileSet, packages map[string][]sourceFile) *sources 
 	return &sources{
 		fset:     fset,
 		packages: packages,
-		checked:  map[string]checkedPackage{},
+		checked:  map[string]*types.Package{},
+		info:     &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}},
+		declared: map[types.Object]ast.Node{},
 		std:      importer.ForCompiler(fset, "source", nil),
 	}
 }
@@ -144,9 +200,9 @@ func newSources(fset *token.FileSet, packages map[string][]sourceFile) *sources 
 // Import implements [types.Importer].
 func (s *sources) Import(importPath string) (*types.Package, error) {
 	if dir, ours := strings.CutPrefix(importPath, modulePath+"/"); ours {
-		return s.check(dir).types, nil
+		return s.check(dir), nil
 	}
-	if slices.Contains(pureImports(""), importPath) {
+	if slices.Contains(pureImports(), importPath) && !strings.Contains(importPath, ".") {
 		return s.std.Import(importPath)
 	}
 	stub := types.NewPackage(importPath, path.Base(importPath))
@@ -154,8 +210,8 @@ func (s *sources) Import(importPath string) (*types.Package, error) {
 	return stub, nil
 }
 
-// check type-checks the package of one folder, once. Errors of type are expected, because of the stubs.
-func (s *sources) check(dir string) checkedPackage {
+// check type-checks the package of one folder, once, as it is built on this system.
+func (s *sources) check(dir string) *types.Package {
 	if done, ok := s.checked[dir]; ok {
 		return done
 	}
@@ -165,27 +221,68 @@ func (s *sources) check(dir string) checkedPackage {
 			syntax = append(syntax, f.syntax)
 		}
 	}
-	done := checkedPackage{info: &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}}
-	conf := types.Config{Importer: s, Error: func(error) {}, FakeImportC: true}
-	done.types, _ = conf.Check(modulePath+"/"+dir, s.fset, syntax, done.info)
-	s.checked[dir] = done
-	return done
+	s.checked[dir] = s.checkFiles(modulePath+"/"+dir, syntax)
+	return s.checked[dir]
+}
+
+// checkFiles type-checks files and notes what they declare. Errors of type are expected, because of the stubs.
+func (s *sources) checkFiles(pkgPath string, syntax []*ast.File) *types.Package {
+	conf := types.Config{Importer: s, Error: func(error) {}}
+	pkg, _ := conf.Check(pkgPath, s.fset, syntax, s.info)
+	for _, file := range syntax {
+		if ast.IsGenerated(file) {
+			continue // what protoc-gen-go writes is data with accessors
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				s.declared[s.info.Defs[d.Name]] = d
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						s.declared[s.info.Defs[spec.Name]] = spec
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							s.declared[s.info.Defs[name]] = spec
+						}
+					}
+				}
+			}
+		}
+	}
+	delete(s.declared, nil)
+	return pkg
 }
 
 // TestArchitecture_ImpuritiesAreFound tries R8 on a small package that breaks it in every way.
 func TestArchitecture_ImpuritiesAreFound(t *testing.T) {
 	t.Parallel()
 	const neighbour = `package p
-import "time"
-type actor struct{ clock func() time.Time }
+
+import (
+	"os"
+	"time"
+
+	"example.com/store"
+)
+
+type actor struct{ clock func() time.Time; db *store.DB; wake chan int }
+
 func (a *actor) now() time.Time { return a.clock() }
-func helper() int { return 1 }
-var counter int
-type Shared struct{ Field int }
-`
-	const effects = `package p
-import "github.com/swampd/swampd/persistence"
-type effect struct{ commit persistence.Commit }
+func (a *actor) give() { select { case a.wake <- 1: default: } }
+func pure(n int) int { return n + one }
+func host() string { return name() }
+func name() string { s, _ := os.Hostname(); return s }
+func open() { store.Open() }
+func later() { go host() }
+
+const one = 1
+
+type queue[T any] struct{ items []T }
+
+func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
+func (q *queue[T]) stamp() time.Time { return time.Now() }
 `
 	tests := []struct {
 		name    string
@@ -194,11 +291,15 @@ type effect struct{ commit persistence.Commit }
 	}{
 		{"values in and values out", `import ("time"; "slices")
 type state struct{ at time.Time; all []int }
-func step(s state, now time.Time) (state, []effect) { s.at = now; s.all = slices.Clone(s.all); return s, []effect{{}} }`, nil},
+func step(s state, now time.Time) (state, []string) { s.at = now; s.all = slices.Clone(s.all); return s, nil }`, nil},
 		{"a method of time that is no clock", `import "time"
 func step(now time.Time) time.Time { return now.Add(time.Second) }`, nil},
+		{"a neighbour that is as pure", `func step() int { return pure(one) }`, nil},
+		{"a generic neighbour that is as pure", `func step(q *queue[int]) { q.push(1) }`, nil},
+		{"a handle that is only passed on", `type effect struct{ to *actor }
+func step(a *actor) effect { return effect{to: a} }`, nil},
 		{"the clock", `import "time"
-func step() time.Time { return time.Now() }`, []string{"does not call time.Now"}},
+func step() time.Time { return time.Now() }`, []string{"p_state.go:3: a machine is told the time, it does not call time.Now"}},
 		{"a timer under another name", `import clock "time"
 func step() { clock.AfterFunc(1, nil) }`, []string{"does not call time.AfterFunc"}},
 		{"an import", `import "os"
@@ -206,15 +307,19 @@ func step() { os.Exit(1) }`, []string{"not os"}},
 		{"the journal", `import "github.com/swampd/swampd/persistence"
 func step(persistence.Commit) {}`, []string{"not github.com/swampd/swampd/persistence"}},
 		{"a goroutine", `func step() { go step() }`, []string{"starts no goroutine"}},
-		{"a channel", `func step(c chan int) { c <- 1 }`, []string{"holds no channel", "sends nothing"}},
+		{"a channel", `func step(c chan int) { c <- 1; <-c }`, []string{"holds no channel", "sends nothing", "receives nothing"}},
 		{"a select", `func step() { select {} }`, []string{"waits for nothing"}},
-		{"a function of a neighbour", `func step() int { return helper() }`, []string{"helper of neighbour.go"}},
-		{"a variable of a neighbour", `func step() int { return counter }`, []string{"counter of neighbour.go"}},
-		{"a type of a neighbour", `func step(a *actor) {}`, []string{"actor of neighbour.go"}},
-		{"a method of a neighbour through a library", `import "slices"
+		{"a function that the state carries", `type state struct{ f func() int }
+func step(s state) int { return s.f() }`, []string{"calls no function that its state carries (f)"}},
+		{"a neighbour's neighbour that asks the system", `func step() string { return host() }`,
+			[]string{"neighbour.go:16: a machine may not reach os.Hostname (used by p_state.go:2)"}},
+		{"a neighbour that opens a store", `func step() { open() }`, []string{"may not reach example.com/store.Open"}},
+		{"a neighbour that starts a goroutine", `func step() { later() }`, []string{"starts no goroutine", "may not reach os.Hostname"}},
+		{"a method that sends", `func step(a *actor) { a.give() }`, []string{"waits for nothing"}},
+		{"a method that reads a clock, through a library", `import "slices"
 func step() { for _, a := range slices.Clone(all()) { a.now() } }
-func all() []*actor { return nil }`, []string{"now of neighbour.go", "actor of neighbour.go"}},
-		{"a field of a neighbour", `func step(s Shared) int { return s.Field }`, []string{"Shared of neighbour.go", "Field of neighbour.go"}},
+func all() []*actor { return nil }`, []string{"calls no function that its state carries (clock)"}},
+		{"a generic method that reads a clock", `func step(q *queue[int]) { q.stamp() }`, []string{"does not call time.Now (used by"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -222,7 +327,7 @@ func all() []*actor { return nil }`, []string{"now of neighbour.go", "actor of n
 			fset := token.NewFileSet()
 			var syntax []*ast.File
 			for _, f := range []struct{ name, src string }{
-				{"neighbour.go", neighbour}, {effectsFile, effects}, {"p_state.go", "package p\n" + tt.machine},
+				{"neighbour.go", neighbour}, {"p_state.go", "package p\n" + tt.machine},
 			} {
 				parsed, err := parser.ParseFile(fset, f.name, f.src, parser.SkipObjectResolution)
 				if err != nil {
@@ -230,19 +335,16 @@ func all() []*actor { return nil }`, []string{"now of neighbour.go", "actor of n
 				}
 				syntax = append(syntax, parsed)
 			}
-			in := checkedPackage{info: &types.Info{Uses: map[*ast.Ident]types.Object{}}}
-			conf := types.Config{Importer: newSources(fset, nil), Error: func(error) {}}
-			in.types, _ = conf.Check("p", fset, syntax, in.info)
-			if faults := impurities(fset, syntax[1], in); len(faults) > 0 {
-				t.Errorf("effects.go is pure, found %q", faults)
-			}
-			got := impurities(fset, syntax[2], in)
-			if len(got) != len(tt.want) {
-				t.Fatalf("found %q, want %d faults", got, len(tt.want))
+			src := newSources(fset, nil)
+			src.checkFiles("p", syntax)
+			check := newPurity(src)
+			check.machine(syntax[1])
+			if len(check.faults) != len(tt.want) {
+				t.Fatalf("found %q, want %d faults", check.faults, len(tt.want))
 			}
 			for i, part := range tt.want {
-				if !strings.Contains(got[i], part) {
-					t.Errorf("fault %d is %q, want %q in it", i, got[i], part)
+				if !strings.Contains(check.faults[i], part) {
+					t.Errorf("fault %d is %q, want %q in it", i, check.faults[i], part)
 				}
 			}
 		})
