@@ -40,21 +40,19 @@ func impureTime() []string {
 // isMachine tells whether a file holds a machine.
 func isMachine(file string) bool { return strings.HasSuffix(file, "_state.go") }
 
-// TestArchitecture_MachinesArePure checks R8: same input, same output. A machine imports from a short list, reads no
-// clock, starts nothing and waits for nothing. What it uses of this module is followed to its declaration and held to
-// the same, as no import would show that a machine calls an impure neighbour.
-func TestArchitecture_MachinesArePure(t *testing.T) {
-	t.Parallel()
-	fset, files := readTree(t)
+// machinesArePure checks R8: same input, same output. A machine imports from a short list, reads no clock, starts
+// nothing and waits for nothing. What it uses of this module is followed to its declaration and held to the same, as no
+// import would show that a machine calls an impure neighbour.
+func machinesArePure(t *testing.T, tree tree) {
 	packages := map[string][]sourceFile{}
-	for _, f := range files {
+	for _, f := range tree.files {
 		if !f.test {
 			packages[f.dir] = append(packages[f.dir], f)
 		}
 	}
-	src := newSources(fset, packages)
+	src := newSources(tree.fset, packages)
 	check := newPurity(src)
-	for _, f := range files {
+	for _, f := range tree.files {
 		if !f.test && isMachine(f.path) {
 			src.check(f.dir)
 			check.machine(f.syntax)
@@ -175,8 +173,14 @@ func (p *purity) fault(n ast.Node, user, format string, args ...any) {
 	p.faults = append(p.faults, fault)
 }
 
-// sources type-checks the packages of this tree, and of the standard library those that machines use. Every other
-// import is an empty stub: names from there stay unknown, which R8 does not mind.
+// typedImports are the packages of the standard library that hand through what they are given, so that without their
+// types a method called on the result would not be recognised.
+func typedImports() []string {
+	return []string{"cmp", "container/heap", "errors", "iter", "maps", "slices", "sort"}
+}
+
+// sources type-checks the packages of this tree, and typedImports. Every other import is an empty stub: names from
+// there stay unknown, which R8 does not mind.
 type sources struct {
 	fset     *token.FileSet
 	packages map[string][]sourceFile
@@ -202,7 +206,7 @@ func (s *sources) Import(importPath string) (*types.Package, error) {
 	if dir, ours := strings.CutPrefix(importPath, modulePath+"/"); ours {
 		return s.check(dir), nil
 	}
-	if slices.Contains(pureImports(), importPath) && !strings.Contains(importPath, ".") {
+	if slices.Contains(typedImports(), importPath) {
 		return s.std.Import(importPath)
 	}
 	stub := types.NewPackage(importPath, path.Base(importPath))

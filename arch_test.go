@@ -43,8 +43,14 @@ func (f sourceFile) imports() []string {
 	return paths
 }
 
+// tree is the source of the module.
+type tree struct {
+	fset  *token.FileSet
+	files []sourceFile
+}
+
 // readTree parses every Go file of the module, for every system.
-func readTree(t *testing.T) (*token.FileSet, []sourceFile) {
+func readTree(t *testing.T) tree {
 	t.Helper()
 	var files []sourceFile
 	fset := token.NewFileSet()
@@ -83,7 +89,7 @@ func readTree(t *testing.T) (*token.FileSet, []sourceFile) {
 	if err != nil {
 		t.Fatalf("read the source of the module: %v", err)
 	}
-	return fset, files
+	return tree{fset, files}
 }
 
 // under tells whether dir is the folder top or stands in it.
@@ -192,11 +198,32 @@ func confinements() []confinement {
 	}
 }
 
-// TestArchitecture_ImportsPointDown checks R1 to R5 and R7: what each package may import of this module.
-func TestArchitecture_ImportsPointDown(t *testing.T) {
+// TestArchitecture holds the source to the rules. Each failure names its rule and what is allowed.
+func TestArchitecture(t *testing.T) {
 	t.Parallel()
-	_, files := readTree(t)
-	for _, f := range files {
+	read := readTree(t)
+	rules := []struct {
+		name  string
+		check func(*testing.T, tree)
+	}{
+		{"imports point down", importsPointDown},
+		{"outside imports are confined", outsideImportsAreConfined},
+		{"machines are pure", machinesArePure},
+		{"files are small", filesAreSmall},
+		{"packages are described", packagesAreDescribed},
+		{"tests do not sleep", testsDoNotSleep},
+	}
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			rule.check(t, read)
+		})
+	}
+}
+
+// importsPointDown checks R1 to R5 and R7: what each package may import of this module.
+func importsPointDown(t *testing.T, tree tree) {
+	for _, f := range tree.files {
 		if f.test || f.dir == "." {
 			continue
 		}
@@ -215,11 +242,9 @@ func TestArchitecture_ImportsPointDown(t *testing.T) {
 	}
 }
 
-// TestArchitecture_OutsideImportsAreConfined checks R3, R6 and R7: where an import from outside may stand.
-func TestArchitecture_OutsideImportsAreConfined(t *testing.T) {
-	t.Parallel()
-	_, files := readTree(t)
-	for _, f := range files {
+// outsideImportsAreConfined checks R3, R6 and R7: where an import from outside may stand.
+func outsideImportsAreConfined(t *testing.T, tree tree) {
+	for _, f := range tree.files {
 		if f.test {
 			continue
 		}
@@ -237,12 +262,10 @@ func TestArchitecture_OutsideImportsAreConfined(t *testing.T) {
 	}
 }
 
-// TestArchitecture_FilesAreSmall keeps a file at one job. It speaks up at 500 lines and fails at 800.
-func TestArchitecture_FilesAreSmall(t *testing.T) {
-	t.Parallel()
+// filesAreSmall keeps a file at one job. It speaks up at 500 lines and fails at 800.
+func filesAreSmall(t *testing.T, tree tree) {
 	const speakUp, limit = 500, 800
-	_, files := readTree(t)
-	for _, f := range files {
+	for _, f := range tree.files {
 		switch {
 		case f.generated:
 		case f.lines > limit:
@@ -253,13 +276,11 @@ func TestArchitecture_FilesAreSmall(t *testing.T) {
 	}
 }
 
-// TestArchitecture_PackagesAreDescribed wants the package comment of a library in its doc.go and that of a command in
+// packagesAreDescribed wants the package comment of a library in its doc.go and that of a command in
 // doc.go or main.go.
-func TestArchitecture_PackagesAreDescribed(t *testing.T) {
-	t.Parallel()
-	_, files := readTree(t)
+func packagesAreDescribed(t *testing.T, tree tree) {
 	described := map[string]bool{} // folder, for each folder that has more than tests
-	for _, f := range files {
+	for _, f := range tree.files {
 		if f.test {
 			continue
 		}
@@ -279,19 +300,17 @@ func TestArchitecture_PackagesAreDescribed(t *testing.T) {
 	}
 }
 
-// TestArchitecture_TestsDoNotSleep refuses a sleep in a test outside of virtual time: it is either too short on a slow
+// testsDoNotSleep refuses a sleep in a test outside of virtual time: it is either too short on a slow
 // machine or too long on every other. The tests of whole processes poll with a deadline and are excepted.
-func TestArchitecture_TestsDoNotSleep(t *testing.T) {
-	t.Parallel()
-	fset, files := readTree(t)
-	for _, f := range files {
+func testsDoNotSleep(t *testing.T, tree tree) {
+	for _, f := range tree.files {
 		if !f.test || under(f.dir, "e2e") || slices.Contains(f.imports(), "testing/synctest") {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Sleep" {
 				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" {
-					t.Errorf("%s: wait for the thing itself (a channel, a probe), or test in a synctest bubble", fset.Position(n.Pos()))
+					t.Errorf("%s: wait for the thing itself (a channel, a probe), or test in a synctest bubble", tree.fset.Position(n.Pos()))
 				}
 			}
 			return true
