@@ -1,0 +1,182 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
+
+const (
+	// dialTimeout bounds one try to connect, the handshake included.
+	dialTimeout = 30 * time.Second
+	// enrollTimeout bounds the wait for the answer to an enrollment.
+	enrollTimeout = 30 * time.Second
+	// leaveTimeout bounds what an idle worker that leaves still waits for.
+	leaveTimeout = 2 * time.Second
+	// forcedPatience is how long a killed worker waits for steps that were sent KILL. Their keepers go on killing.
+	forcedPatience = 5 * time.Second
+	// forcedReport is how long a killed worker tries to report what it killed.
+	forcedReport = time.Second
+)
+
+// errLeaving is the cause of whatever is given up because the worker is to leave.
+var errLeaving = errors.New("the worker leaves")
+
+// run makes the worker ready, and connects until there is a reason to stop.
+func (a *Agent) run() (StopReason, error) {
+	if a.cfg.CacheDir != "" {
+		m, err := openMachine(a.cfg.CacheDir)
+		if err != nil {
+			return StopError, err
+		}
+		defer m.close()
+		if a.cfg.MachineID == "" {
+			a.cfg.MachineID = m.id
+		}
+		// Enrolling says that every earlier step of this machine has ended, so it has to be true.
+		if err := WaitForKeepers(a.leaving, a.cfg.CacheDir); err != nil {
+			if reason, left := a.left(); left {
+				return reason, nil
+			}
+			return StopError, err
+		}
+	}
+	var wait backoff
+	for try := 1; ; try++ {
+		if reason, left := a.left(); left {
+			return reason, nil
+		}
+		a.emit(Event{Kind: EventConnecting, Attempt: try})
+		end, enrolled := a.connection()
+		if enrolled > 0 {
+			wait.connected(enrolled)
+			try = 0
+		}
+		if end.stop != "" {
+			return end.stop, end.err
+		}
+		if reason, left := a.left(); left {
+			return reason, nil
+		}
+		if a.cfg.NoReconnect {
+			return a.lastConnection(end, enrolled > 0)
+		}
+		pause := wait.next(rand.Float64())
+		a.emit(Event{Kind: EventRetrying, DelayMs: messages.Milliseconds(pause), Error: a.secrets.clean(end.err.Error())})
+		a.pause(pause)
+	}
+}
+
+// lastConnection is how a worker ends that does not connect again. Losing its connection is an orderly end, unless a
+// step was lost with it.
+func (a *Agent) lastConnection(end ending, enrolled bool) (StopReason, error) {
+	switch {
+	case !enrolled:
+		return StopError, fmt.Errorf("%w: %w", ErrUnreachable, end.err)
+	case end.lost > 0:
+		return StopError, fmt.Errorf("connection lost with %d dispatches in flight: %w", end.lost, end.err)
+	default:
+		return StopDrained, nil
+	}
+}
+
+// pause waits, unless the worker is to leave.
+func (a *Agent) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.leaving.Done():
+	}
+}
+
+// ending is how a connection ended, or a try to make one.
+type ending struct {
+	stop StopReason // empty: connect again
+	err  error
+	lost int // dispatches that were killed or forgotten because of it
+}
+
+// connection makes one connection and works on it until it has ended. It returns for how long the worker was enrolled;
+// 0 means that it was not.
+func (a *Agent) connection() (_ ending, enrolled time.Duration) {
+	ctx, cancel := context.WithTimeout(a.leaving, dialTimeout)
+	link, err := a.cfg.Dial(ctx)
+	cancel()
+	if err != nil {
+		return ending{err: err}, 0
+	}
+	s := newSession(a, link)
+	if err := s.enroll(); err != nil {
+		s.cancel(err)
+		_ = s.link.Close("", "")
+		return endingOf(err, a.cfg), 0
+	}
+	since := time.Now()
+	a.emit(Event{Kind: EventEnrolled, Worker: s.worker})
+	end := s.serve()
+	if end.stop == "" || end.err != nil {
+		a.emit(Event{Kind: EventDisconnected, Worker: s.worker, Reason: a.secrets.clean(fmt.Sprint(end.err))})
+	}
+	return end, max(time.Since(since), 1)
+}
+
+// endingOf decides by the code of an error whether to connect again.
+func endingOf(err error, cfg Config) ending {
+	var fault *messages.Fault
+	if !errors.As(err, &fault) {
+		return ending{err: err}
+	}
+	switch {
+	case fault.Code == messages.CodeSuperseded:
+		return ending{stop: StopSuperseded, err: fmt.Errorf("another connection of this worker took over: %w", fault)}
+	case fault.Code == messages.CodeInternal, !fault.Code.Permanent():
+		// An orchestrator that stumbled over itself may do better after a restart or an upgrade, and a fleet that has
+		// exited would not see it.
+		return ending{err: fmt.Errorf("%s: %w", fault.Code, fault)}
+	default:
+		return ending{stop: StopRefused, err: &refusal{fault: fault, advice: advice(fault.Code, cfg)}}
+	}
+}
+
+// refusal is a permanent no. It unwraps to the *messages.Fault.
+type refusal struct {
+	fault  *messages.Fault
+	advice string
+}
+
+func (r *refusal) Error() string {
+	text := fmt.Sprintf("refused by the orchestrator: %s", r.fault.Code)
+	if r.fault.Text != "" {
+		text += ": " + r.fault.Text
+	}
+	if r.advice != "" {
+		text += "; " + r.advice
+	}
+	return text
+}
+
+func (r *refusal) Unwrap() error { return r.fault }
+
+// advice says what a person can do about a refusal.
+func advice(c messages.Code, cfg Config) string {
+	name, _, _ := strings.Cut(cfg.Token.Reveal(), ".")
+	switch c {
+	case messages.CodeInvalidToken:
+		return "create a token with 'swamp worker token create NAME' on this orchestrator (one whose store was lost knows no old token)"
+	case messages.CodeTokenRevoked, messages.CodeTokenExpired:
+		return fmt.Sprintf("create a new token with 'swamp worker token create %s'", name)
+	case messages.CodeEnrollmentsSpent:
+		return fmt.Sprintf("if this machine enrolled before, its machine id was not kept: give a cache directory that lasts with --cache-dir"+
+			" (it is %s); else create a token with --max-enrollments for more machines", cfg.CacheDir)
+	case messages.CodeProtocolMismatch:
+		return "upgrade the older of worker and orchestrator"
+	default:
+		return ""
+	}
+}

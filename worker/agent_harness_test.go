@@ -1,0 +1,398 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// memLink is one end of a connection in memory. It holds up to its buffer's frames on their way.
+type memLink struct {
+	in       <-chan *messages.Frame
+	out      chan<- *messages.Frame
+	mine     *gate // closed by this end
+	peer     *gate // closed by the other
+	closedBy func(code messages.Code, text string)
+}
+
+// gate is a channel that is closed once, with a reason.
+type gate struct {
+	once sync.Once
+	c    chan struct{}
+	err  error
+}
+
+func newGate() *gate { return &gate{c: make(chan struct{})} }
+
+func (g *gate) shut(err error) {
+	g.once.Do(func() {
+		g.err = err
+		close(g.c)
+	})
+}
+
+func newMemLinks(buffer int) (worker, orchestrator *memLink) {
+	up, down := make(chan *messages.Frame, buffer), make(chan *messages.Frame, buffer)
+	a, b := newGate(), newGate()
+	return &memLink{in: down, out: up, mine: a, peer: b}, &memLink{in: up, out: down, mine: b, peer: a}
+}
+
+func (l *memLink) Read(ctx context.Context) (*messages.Frame, error) {
+	select {
+	case f := <-l.in:
+		return f, nil
+	default:
+	}
+	select {
+	case f := <-l.in:
+		return f, nil
+	case <-l.peer.c:
+		select { // what was sent before the end still arrives
+		case f := <-l.in:
+			return f, nil
+		default:
+			return nil, l.peer.err
+		}
+	case <-l.mine.c:
+		return nil, io.ErrClosedPipe
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (l *memLink) Write(ctx context.Context, f *messages.Frame) error {
+	select {
+	case <-l.peer.c:
+		return io.ErrClosedPipe
+	case <-l.mine.c:
+		return io.ErrClosedPipe
+	default:
+	}
+	select {
+	case l.out <- f:
+		return nil
+	case <-l.peer.c:
+		return io.ErrClosedPipe
+	case <-l.mine.c:
+		return io.ErrClosedPipe
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *memLink) Close(code messages.Code, text string) error {
+	err := error(io.EOF)
+	if code != "" {
+		err = &messages.Fault{Code: code, Text: text}
+	}
+	l.mine.shut(err)
+	return nil
+}
+
+// execFunc is an executor that is a function.
+type execFunc func(ctx context.Context, t Task, started func(), out Output) Outcome
+
+func (f execFunc) Run(ctx context.Context, t Task, started func(), out Output) Outcome {
+	return f(ctx, t, started, out)
+}
+
+// succeed is a step that does nothing.
+func succeed(_ context.Context, _ Task, started func(), _ Output) Outcome {
+	started()
+	return Outcome{Status: OutcomeSucceeded, StartedAt: time.Now()}
+}
+
+// untilStopped is a step that runs until somebody stops it.
+func untilStopped(ctx context.Context, t Task, started func(), _ Output) Outcome {
+	started()
+	select {
+	case <-ctx.Done():
+	case <-t.Kill:
+	}
+	return Outcome{Status: OutcomeCancelled, Code: CodeCancelled, Error: context.Cause(ctx).Error(), StartedAt: time.Now()}
+}
+
+// errDialled is what a scripted dial fails with.
+var errDialled = errors.New("connection refused")
+
+// orchestrator is a scripted one, in a bubble of virtual time.
+type orchestrator struct {
+	t      *testing.T
+	agent  *Agent
+	conns  chan *conn
+	dials  []time.Time
+	refuse func(try int) error // of a dial; nil accepts
+	done   chan struct{}
+	reason StopReason
+	err    error
+
+	mu     sync.Mutex
+	events []Event
+}
+
+// conn is the orchestrator's end of one connection.
+type conn struct {
+	*memLink
+	t      *testing.T
+	enroll *messages.EnrollParams
+	id     string // of the enrollment
+}
+
+func startAgent(t *testing.T, exec execFunc, change ...func(*Config)) *orchestrator {
+	t.Helper()
+	o := &orchestrator{t: t, conns: make(chan *conn, 100), done: make(chan struct{})}
+	cfg := Config{
+		Token: "gpu-1.0123456789abcdef", MachineID: "m-1", Executor: exec, Concurrency: 1, Version: "v1",
+		OnEvent: func(e Event) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.events = append(o.events, e)
+		},
+		Dial: func(context.Context) (Link, error) {
+			o.dials = append(o.dials, time.Now())
+			if o.refuse != nil {
+				if err := o.refuse(len(o.dials)); err != nil {
+					return nil, err
+				}
+			}
+			w, s := newMemLinks(1000)
+			o.conns <- &conn{memLink: s, t: t}
+			return w, nil
+		},
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.agent = a
+	return o
+}
+
+// run starts the agent, which has to have ended when the test ends.
+func (o *orchestrator) run() *orchestrator {
+	go func() {
+		defer close(o.done)
+		o.reason, o.err = o.agent.Run(context.Background())
+	}()
+	o.t.Cleanup(func() {
+		o.agent.Kill()
+		<-o.done
+	})
+	return o
+}
+
+// ended waits for the end of the agent.
+func (o *orchestrator) ended(reason StopReason) error {
+	o.t.Helper()
+	select {
+	case <-o.done:
+	case <-time.After(time.Hour):
+		o.t.Fatalf("the agent does not end; events: %v", o.kinds())
+	}
+	if o.reason != reason {
+		o.t.Fatalf("the agent ended with %q (%v), want %q", o.reason, o.err, reason)
+	}
+	return o.err
+}
+
+func (o *orchestrator) kinds() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var kinds []string
+	for _, e := range o.events {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+func (o *orchestrator) event(kind string) Event {
+	o.t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := slices.IndexFunc(o.events, func(e Event) bool { return e.Kind == kind })
+	if i < 0 {
+		o.t.Fatalf("no event %s among %v", kind, o.events)
+	}
+	return o.events[i]
+}
+
+// accept waits for a connection and reads its enrollment.
+func (o *orchestrator) accept() *conn {
+	o.t.Helper()
+	var c *conn
+	select {
+	case c = <-o.conns:
+	case <-time.After(time.Hour):
+		o.t.Fatalf("no connection; events: %v", o.kinds())
+	}
+	f := c.read()
+	c.id, c.enroll = f.GetId(), f.GetRequest().GetWorkerEnroll()
+	if c.enroll == nil {
+		o.t.Fatalf("the first frame is %v", f)
+	}
+	return c
+}
+
+// enrolled accepts a connection and admits the worker.
+func (o *orchestrator) enrolled() *conn {
+	o.t.Helper()
+	c := o.accept()
+	c.admit()
+	return c
+}
+
+func (c *conn) admit() {
+	c.send(responseTo(c.id, messages.VerbWorkerEnroll, &messages.EnrollResult{
+		Worker: "gpu-1", PingMs: 15_000, GraceMs: 60_000, KillMarginMs: 2600, KillGraceMs: 10_000,
+	}))
+}
+
+func (c *conn) send(f *messages.Frame) {
+	c.t.Helper()
+	if err := c.Write(context.Background(), f); err != nil {
+		c.t.Fatalf("send %v: %v", f, err)
+	}
+}
+
+// next returns the next frame that is no ping, which it answers; nil after the time limit or at the end.
+func (c *conn) next(limit time.Duration) *messages.Frame {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		f, err := c.Read(ctx)
+		if err != nil {
+			return nil
+		}
+		if f.GetRequest().GetWorkerPing() != nil {
+			c.send(responseTo(f.GetId(), messages.VerbWorkerPing, &messages.PingResult{}))
+			continue
+		}
+		return f
+	}
+}
+
+func (c *conn) read() *messages.Frame {
+	c.t.Helper()
+	f := c.next(time.Minute)
+	if f == nil {
+		c.t.Fatal("no frame comes")
+	}
+	return f
+}
+
+// expect reads a frame and compares it with what it should say.
+func (c *conn) expect(want string) *messages.Frame {
+	c.t.Helper()
+	f := c.read()
+	if got := describe(f); got != want {
+		c.t.Fatalf("the worker says %q, want %q", got, want)
+	}
+	return f
+}
+
+// silent checks that the worker says nothing.
+func (c *conn) silent(for_ time.Duration) {
+	c.t.Helper()
+	if f := c.next(for_); f != nil {
+		c.t.Fatalf("the worker says %q, want nothing", describe(f))
+	}
+}
+
+// closed waits for the worker to close, and returns what it said before.
+func (c *conn) closed(limit time.Duration) []string {
+	c.t.Helper()
+	var said []string
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		f, err := c.Read(ctx)
+		if ctx.Err() != nil {
+			c.t.Fatalf("the worker does not close within %v; it said %v", limit, said)
+		}
+		if err != nil {
+			return said
+		}
+		said = append(said, describe(f))
+	}
+}
+
+// dispatch sends a step.
+func (c *conn) dispatch(id string, seq uint32, change ...func(*messages.DispatchParams)) {
+	c.t.Helper()
+	p := &messages.DispatchParams{
+		DispatchId: id, Generation: 1, Seq: seq, Attempt: 1, RunId: "r1", Workflow: "flow", Job: "main", Step: "one",
+		ModelType: ShellModel, MethodName: ShellMethod,
+	}
+	for _, f := range change {
+		f(p)
+	}
+	c.send(requestFrame(frameID(id, p.GetGeneration()), messages.VerbWorkerDispatch, p))
+}
+
+func (c *conn) ack(id string, offset uint32, done bool) {
+	c.t.Helper()
+	c.send(&messages.Frame{Id: frameID(id, 1), Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: offset, Done: done}}})
+}
+
+func (c *conn) cancel(id string, force bool) {
+	c.t.Helper()
+	c.send(&messages.Frame{Id: frameID(id, 1), Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{Force: force}}})
+}
+
+func (c *conn) goodbye(reason string, code messages.Code) {
+	c.t.Helper()
+	c.send(requestFrame("bye", messages.VerbWorkerGoodbye, &messages.GoodbyeParams{Reason: reason, Code: string(code), Text: "because"}))
+}
+
+func (c *conn) request(id string, v messages.Verb, p proto.Message) {
+	c.t.Helper()
+	c.send(requestFrame(id, v, p))
+}
+
+// describe is a frame in a few words.
+func describe(f *messages.Frame) string {
+	switch body := f.GetBody().(type) {
+	case *messages.Frame_Event:
+		switch e := body.Event.GetEvent().(type) {
+		case *messages.Event_Accepted:
+			return f.GetId() + " accepted"
+		case *messages.Event_Started:
+			return f.GetId() + " started"
+		case *messages.Event_Output:
+			return strings.TrimSpace(f.GetId() + " " + e.Output.GetStream() + " " + string(e.Output.GetData()))
+		}
+	case *messages.Frame_Response:
+		if r := body.Response.GetWorkerDispatch(); r != nil {
+			return strings.TrimSpace(f.GetId() + " " + r.GetStatus() + " " + r.GetCode())
+		}
+		return f.GetId() + " response"
+	case *messages.Frame_Error:
+		return f.GetId() + " error " + body.Error.GetCode()
+	case *messages.Frame_Request:
+		if s := body.Request.GetWorkerStatus(); s != nil {
+			return "status " + s.GetIntent() + " " + s.GetReason()
+		}
+		return "request " + body.Request.GetVerb()
+	}
+	return f.String()
+}
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}

@@ -1,0 +1,25 @@
+// Package worker is the agent as a library: it dials an orchestrator, enrolls, runs the steps it is given, sends their
+// output and results until they are durable, and leaves in an orderly way.
+//
+// It imports messages only, and may be imported by testkit and cmd, and by programs that embed a worker. Nothing here
+// outlives the process but the machine id in the cache directory.
+//
+//	a, err := worker.New(worker.Config{URL: "ws://127.0.0.1:4000", Token: token, Concurrency: 4})
+//	if err != nil {
+//		return err
+//	}
+//	go func() { <-sigterm; a.Drain("signal") }()
+//	reason, err := a.Run(ctx)
+//
+// The goroutines of an [Agent], each in a file of its own:
+//
+//	Run (agent_connect.go)    connects, enrolls, waits, connects again
+//	serve (link.go)           one per connection: pings, notices death, ends the connection
+//	read (link_read.go)       takes frames, decides under the agent's lock, never blocks on a step
+//	write (link_write.go)     sends what the outbox has, as much as is there at once
+//	perform (dispatch.go)     one per dispatch: runs the step, and hands its output to the outbox
+//
+// What they decide by is apart from them and knows no lock, clock or socket: lifecycle_state.go (slots, draining, which
+// dispatch is taken), link_state.go (backoff, liveness, the steps' dead-man clock) and outbox_state.go (order, credit,
+// acknowledgements). Agent.mu guards all three.
+package worker

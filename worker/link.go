@@ -1,0 +1,355 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// A Link is a connection to an orchestrator, over whatever carries frames. Read and Write are called by one goroutine
+// each, all with the context of the connection, whose end ends them. A frame belongs to the reader and is not changed
+// after it was written.
+type Link interface {
+	// Read returns the next frame. An error ends the connection; where the peer gave a code, it is a *messages.Fault.
+	Read(ctx context.Context) (*messages.Frame, error)
+	// Write sends a frame, or takes it to be sent in order.
+	Write(ctx context.Context, f *messages.Frame) error
+	// Close says good-bye with a code, which may be empty, and releases everything. It may be called beside Read and
+	// Write and more than once, and returns soon once the context of the connection has ended.
+	Close(code messages.Code, text string) error
+}
+
+// batchLink is a Link that sends several frames better at once than one after the other.
+type batchLink interface {
+	WriteBatch(ctx context.Context, frames []*messages.Frame) error
+}
+
+// defaultPing is how often a worker pings an orchestrator that does not say, leastPing the shortest interval it accepts.
+const (
+	defaultPing = 15 * time.Second
+	leastPing   = 10 * time.Millisecond
+)
+
+var (
+	errSilent      = errors.New("the orchestrator is silent")
+	errWriteStuck  = errors.New("the orchestrator does not read")
+	errNoAnswer    = errors.New("the orchestrator does not answer the enrollment")
+	errRestarting  = errors.New("the orchestrator restarts")
+	errConnEnded   = errors.New("the connection has ended")
+	errFloodedSend = errors.New("too much waits to be sent")
+)
+
+// controlLimit bounds the answers that wait to be sent. A peer that asks faster than it reads is cut off.
+const controlLimit = 1 << 16
+
+// session is one connection, from the dial to its end.
+type session struct {
+	a      *Agent
+	link   Link
+	ctx    context.Context //nolint:containedctx // it is the connection's life
+	cancel context.CancelCauseFunc
+	over   chan ending // the first reason to end
+	start  time.Time
+	heard  atomic.Int64 // when a frame came last, since start
+	busy   atomic.Int64 // since when a write is under way, since start; 0 if none is
+
+	worker string // set by enroll
+	terms  terms  // set by enroll
+
+	// Agent.mu guards these.
+	ids      int
+	status   string // the id of the last announcement, or empty
+	told     bool   // which was answered
+	promises promises
+}
+
+func newSession(a *Agent, link Link) *session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &session{a: a, link: link, ctx: ctx, cancel: cancel, over: make(chan ending, 1), start: time.Now()}
+}
+
+// newID returns an id for a request. The caller holds Agent.mu, or is alone.
+func (s *session) newID() string {
+	s.ids++
+	return strconv.Itoa(s.ids)
+}
+
+// say queues a control frame.
+func (s *session) say(f *messages.Frame) {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	s.a.out.say(f)
+	s.a.wakeWriter()
+}
+
+// end ends the connection, if it is the first reason.
+func (s *session) end(e ending) {
+	select {
+	case s.over <- e:
+	default:
+	}
+}
+
+// enroll introduces the worker. Nothing is in flight then: what was, was killed with its connection.
+func (s *session) enroll() error {
+	var enrolled atomic.Bool
+	giveUp := func(err error) func() {
+		return func() {
+			if !enrolled.Load() {
+				s.cancel(err)
+			}
+		}
+	}
+	timer := time.AfterFunc(enrollTimeout, giveUp(errNoAnswer))
+	defer timer.Stop()
+	// Somebody who leaves waits for the answer a little, so that the orchestrator does not have to miss the worker.
+	defer context.AfterFunc(s.a.leaving, func() { timer.Reset(leaveTimeout) })()
+	defer context.AfterFunc(s.a.killed, giveUp(errLeaving))()
+
+	id := s.newID()
+	sent := FenceClock()
+	if err := s.link.Write(s.ctx, requestFrame(id, messages.VerbWorkerEnroll, s.introduction())); err != nil {
+		return fmt.Errorf("enroll: %w", s.cause(err))
+	}
+	r, err := s.enrollAnswer(id)
+	if err != nil {
+		return err
+	}
+	enrolled.Store(true)
+	if s.ctx.Err() != nil { // it was given up at the same moment
+		return fmt.Errorf("enroll: %w", context.Cause(s.ctx))
+	}
+	s.worker = r.GetWorker()
+	s.terms = terms{
+		ping: messages.Duration(r.GetPingMs()), grace: messages.Duration(r.GetGraceMs()),
+		margin: messages.Duration(r.GetKillMarginMs()), kill: messages.Duration(r.GetKillGraceMs()),
+	}
+	if s.terms.ping <= 0 {
+		s.terms.ping = defaultPing
+	}
+	s.terms.ping = max(s.terms.ping, leastPing)
+	s.a.keep(s.terms.fence(sent))
+	return nil
+}
+
+func (s *session) introduction() *messages.EnrollParams {
+	a := s.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &messages.EnrollParams{
+		Token: a.cfg.Token.Reveal(), MachineId: a.cfg.MachineID, InstanceUuid: a.instance,
+		ProtocolMin: messages.ProtocolMin, ProtocolMax: messages.ProtocolVersion,
+		Version: a.cfg.Version, Platform: runtime.GOOS, Arch: runtime.GOARCH, Labels: a.cfg.Labels.Proto(),
+		Capacity: int32(a.cfg.Concurrency), SlotsOffered: int32(a.life.slotsOffered()),
+		Intent: string(a.life.intent()), Reason: a.life.reason, DispatchSeq: a.life.seq,
+	}
+}
+
+// enrollAnswer reads until the answer.
+func (s *session) enrollAnswer(id string) (*messages.EnrollResult, error) {
+	for {
+		f, err := s.link.Read(s.ctx)
+		if err != nil {
+			return nil, fmt.Errorf("enroll: %w", s.cause(err))
+		}
+		switch body := f.GetBody().(type) {
+		case *messages.Frame_Response:
+			if r := body.Response.GetWorkerEnroll(); f.GetId() == id && r != nil {
+				return r, nil
+			}
+		case *messages.Frame_Error:
+			// An error without an id is about the connection.
+			if f.GetId() == id || f.GetId() == "" {
+				return nil, body.Error.Fault()
+			}
+		case *messages.Frame_Request:
+			if g := body.Request.GetWorkerGoodbye(); g != nil {
+				return nil, goodbyeFault(g)
+			}
+		}
+	}
+}
+
+// cause prefers the reason for which we ended the connection over what the link makes of it.
+func (s *session) cause(err error) error {
+	if c := context.Cause(s.ctx); c != nil {
+		return c
+	}
+	return err
+}
+
+// serve works on the connection until it has ended and nothing of it is left: its goroutines, and the steps that came
+// over it.
+func (s *session) serve() ending {
+	a := s.a
+	a.mu.Lock()
+	a.session = s
+	a.out.newSession()
+	a.life.newSession()
+	if a.life.draining {
+		a.announce()
+	}
+	a.mu.Unlock()
+
+	var loops sync.WaitGroup
+	loops.Go(s.read)
+	loops.Go(s.write)
+	end := s.watch()
+	if end.err == nil {
+		s.leave()
+	}
+	s.cancel(errConnEnded)
+	_ = s.link.Close("", "")
+	loops.Wait()
+
+	a.mu.Lock()
+	a.session = nil
+	end.lost = len(a.life.known)
+	a.mu.Unlock()
+	why := "the connection was lost"
+	if end.err != nil {
+		why = end.err.Error()
+	}
+	if err := a.abandon(why); err != nil && end.err == nil {
+		end.err = err
+	} else if err == nil {
+		a.performing.Wait()
+	}
+	return end
+}
+
+// watch pings, and notices when the connection has to end.
+func (s *session) watch() ending {
+	a := s.a
+	live := newLiveness(s.terms.ping, time.Now())
+	ticker := time.NewTicker(s.terms.ping)
+	defer ticker.Stop()
+	killed := a.killed.Done()
+	limit := time.NewTimer(time.Hour)
+	limit.Stop()
+	defer limit.Stop()
+	phase := staying
+	for {
+		select {
+		case end := <-s.over:
+			return end
+		case <-ticker.C:
+			now := time.Now()
+			live.hear(s.start.Add(time.Duration(s.heard.Load())))
+			if !live.tick(now) {
+				return ending{err: fmt.Errorf("%w for %v", errSilent, silentIntervals*s.terms.ping)}
+			}
+			if since := s.busy.Load(); since != 0 && now.Sub(s.start.Add(time.Duration(since))) > max(writeLimit, silentIntervals*s.terms.ping) {
+				return ending{err: errWriteStuck}
+			}
+			s.ping()
+		case <-killed:
+			killed = nil
+			phase = killing
+			limit.Reset(forcedPatience)
+		case <-a.changed:
+		case <-limit.C:
+			return s.lastWord(phase)
+		}
+		if done := s.leaving(&phase, limit); done {
+			return s.lastWord(phase)
+		}
+	}
+}
+
+// phase is how far a worker is in leaving.
+//
+//	staying ─> finishing ─> gone
+//	   └───────> killing ─> reporting ─> gone
+type phase string
+
+const (
+	staying   phase = "staying"   // nobody wants it to leave, or steps run or results wait
+	finishing phase = "finishing" // nothing is owed; its announcement is not answered yet
+	killing   phase = "killing"   // KILL was sent to its steps
+	reporting phase = "reporting" // they are dead; their results wait to be acknowledged
+)
+
+// leaving moves the phase on, and tells whether the worker may go.
+func (s *session) leaving(p *phase, limit *time.Timer) bool {
+	a := s.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.life.draining {
+		return false
+	}
+	switch *p {
+	case staying:
+		if !a.life.idle() {
+			return false
+		}
+		*p = finishing
+		limit.Reset(leaveTimeout)
+		return s.told
+	case finishing:
+		return s.told
+	case killing:
+		if a.life.running > 0 {
+			return false
+		}
+		*p = reporting
+		limit.Reset(forcedReport)
+		return a.life.idle() && s.told
+	default:
+		return a.life.idle() && s.told
+	}
+}
+
+// lastWord is how the connection of a worker ends that leaves.
+func (s *session) lastWord(p phase) ending {
+	reason, _ := s.a.left()
+	if p == killing {
+		return ending{stop: reason, err: errStepsLeft}
+	}
+	return ending{stop: reason}
+}
+
+// leave closes the connection the polite way, if the peer still answers.
+func (s *session) leave() {
+	s.a.mu.Lock()
+	told := s.told
+	s.a.mu.Unlock()
+	if !told {
+		return
+	}
+	timer := time.AfterFunc(leaveTimeout, func() { s.cancel(errConnEnded) })
+	defer timer.Stop()
+	_ = s.link.Close("", "the worker leaves")
+}
+
+// ping asks the orchestrator whether it still owns the books. The time counts from before it is sent.
+func (s *session) ping() {
+	a := s.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id := s.newID()
+	s.promises.ask(id, FenceClock())
+	a.out.say(requestFrame(id, messages.VerbWorkerPing, &messages.PingParams{}))
+	a.wakeWriter()
+}
+
+// keep moves the dead-man clock of the steps, if the executor has one.
+func (a *Agent) keep(f Fence) {
+	if e, ok := a.cfg.Executor.(interface{ Keep(f Fence) }); ok {
+		e.Keep(f)
+	}
+}
+
+// responseTo is an answer without content to a verb.
+func responseTo(id string, verb messages.Verb, result proto.Message) *messages.Frame {
+	return responseFrame(id, messages.NewResponse(verb, result))
+}

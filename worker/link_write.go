@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// batchBytes is about how much is sent at once. What is queued behind it can be overtaken by a control frame.
+const batchBytes = 64 << 10
+
+// write sends what the outbox has, until the connection ends.
+func (s *session) write() {
+	var batch []*messages.Frame
+	for {
+		batch = s.a.take(batch[:0])
+		if len(batch) == 0 {
+			select {
+			case <-s.a.toSend:
+				continue
+			case <-s.ctx.Done():
+				return
+			}
+		}
+		s.busy.Store(max(int64(time.Since(s.start)), 1))
+		err := s.writeBatch(batch)
+		s.busy.Store(0)
+		clear(batch)
+		if err != nil {
+			s.end(ending{err: s.cause(fmt.Errorf("send: %w", err))})
+			return
+		}
+	}
+}
+
+func (s *session) writeBatch(batch []*messages.Frame) error {
+	if l, ok := s.link.(batchLink); ok && len(batch) > 1 {
+		return l.WriteBatch(s.ctx, batch)
+	}
+	for _, f := range batch {
+		if err := s.link.Write(s.ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take returns the next frames to send, appended to batch.
+func (a *Agent) take(batch []*messages.Frame) []*messages.Frame {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	batch, result := a.out.take(batch, batchBytes, time.Now())
+	if result && !a.repeatSet {
+		a.repeatSet = true
+		a.repeating.Reset(repeatTime)
+	}
+	return batch
+}
