@@ -204,7 +204,7 @@ func (e *StepExecutor) Run(ctx context.Context, t Task, started func(), out Outp
 		t.KillGrace = 0
 	}
 	if m, ok := e.cfg.Models[t.Model]; ok {
-		return runModel(ctx, m, t, started, out)
+		return e.runModel(ctx, m, t, started, out)
 	}
 	switch {
 	case t.Model != ShellModel:

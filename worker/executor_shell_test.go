@@ -184,7 +184,7 @@ func TestShell_EveryByteArrives_OfAStepThatExitsAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newTestExecutor(t)
 	const size = 2 << 20
-	for range 10 {
+	for range 4 {
 		got, out := e.run(t, shellTask(fmt.Sprintf(
 			"head -c %d /dev/zero | tr '\\0' o & head -c %d /dev/zero | tr '\\0' e >&2; wait", size, size)))
 		if got.Status != OutcomeSucceeded {

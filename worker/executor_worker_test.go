@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +19,7 @@ const (
 	scriptVariable = "PLAY_SCRIPT"
 	graceVariable  = "PLAY_GRACE"
 	fenceVariable  = "PLAY_FENCE"
+	ignoreVariable = "PLAY_IGNORE_SIGNALS"
 )
 
 // playWorker runs one step, and shows its output on its own standard output.
@@ -33,6 +36,10 @@ func playWorker() int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
+	}
+	if os.Getenv(ignoreVariable) != "" {
+		// As nohup does, and a shell that starts something in the background.
+		signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGTERM)
 	}
 	if left, err := time.ParseDuration(os.Getenv(fenceVariable)); err == nil {
 		now := FenceClock()

@@ -155,10 +155,11 @@ func readProcess(pid int) (process, error) {
 	}
 	// The second field is the program's name in brackets, which may hold spaces and brackets itself.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 4 {
+	if len(fields) < 18 {
 		return process{}, fmt.Errorf("malformed /proc/%d/stat", pid)
 	}
-	p := process{pid: pid}
+	// A zombie with threads is a process whose first thread has ended.
+	p := process{pid: pid, dead: (fields[0] == "Z" || fields[0] == "X") && fields[17] <= "1"}
 	for i, to := range []*int{&p.parent, &p.group, &p.session} {
 		if *to, err = strconv.Atoi(fields[i+1]); err != nil {
 			return process{}, fmt.Errorf("malformed /proc/%d/stat: %w", pid, err)

@@ -32,15 +32,14 @@ func WaitForKeepers(ctx context.Context, cacheDir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read scratch folders: %w", err)
 	}
-	var errs []error
 	for _, e := range entries {
 		if err := killStrays(ctx, e.Name(), 0); err != nil {
-			errs = append(errs, err)
-			continue
+			return fmt.Errorf("wait for keepers: %w", err)
 		}
-		errs = append(errs, scratch{dir: filepath.Join(scratchRoot(cacheDir), e.Name())}.remove())
+		// A folder that stays is no reason not to work, and the next process tries again.
+		_ = scratch{dir: filepath.Join(scratchRoot(cacheDir), e.Name())}.remove()
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // waitForLock takes the lock for itself alone. The kernel offers no wait for it that can be interrupted.

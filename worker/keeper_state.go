@@ -191,7 +191,9 @@ func (s keeperState) stop(reason stopReason, grace time.Duration, now moment) (k
 		return s, effectTerm
 	case keeperLingering:
 		return s.startKilling(stopNone, now)
-	case keeperStopping, keeperKilling, keeperEnded:
+	case keeperStopping:
+		s.killAt = min(s.killAt, now.mono+max(grace, 0))
+	case keeperKilling, keeperEnded:
 	}
 	return s, effectNone
 }

@@ -20,7 +20,7 @@ func killStrays(ctx context.Context, dispatch string, session int) error {
 	for wait := firstKillPause; ; wait = min(2*wait, lastKillPause) {
 		left := 0
 		for _, p := range processTable() {
-			if p.pid == os.Getpid() || p.pid <= 1 {
+			if p.dead || p.pid == os.Getpid() || p.pid <= 1 {
 				continue
 			}
 			if (session > 0 && p.session == session) || carriesDispatch(p.pid, dispatch) {

@@ -229,6 +229,7 @@ func TestKeeper_Stops(t *testing.T) {
 		},
 		{
 			name:   "a child in the foreground gets the grace though its shell is gone",
+			grace:  5 * time.Second,
 			script: "bash -c 'trap \"sleep 0.5; echo clean; exit\" TERM; echo up; sleep 4000 & wait'",
 			stop:   ErrCancelled,
 			want:   Outcome{Status: OutcomeCancelled, Code: CodeCancelled, ExitCode: 143, Signal: "TERM", Error: "cancelled"},

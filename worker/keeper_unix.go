@@ -135,6 +135,8 @@ func (t *processTree) now() moment {
 // process is one line of the kernel's table.
 type process struct {
 	pid, parent, group, session int
+
+	dead bool // it has ended, and only its parent does not know
 }
 
 // descendantsOf returns what is below root in the table.

@@ -87,7 +87,10 @@ func readFrame(r io.Reader, buf []byte) (frameKind, []byte, error) {
 	}
 	buf = buf[:size]
 	if _, err := io.ReadFull(r, buf); err != nil {
-		return 0, buf, fmt.Errorf("read frame: %w", errors.Join(io.ErrUnexpectedEOF, err))
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, buf, fmt.Errorf("read frame: %w", err)
 	}
 	return frameKind(header[0]), buf, nil
 }

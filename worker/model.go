@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,7 +34,7 @@ var errTimedOut = errors.New("timed out")
 // errOutputClosed is what a model gets that writes after it returned.
 var errOutputClosed = errors.New("the step has ended")
 
-func runModel(ctx context.Context, m Model, t Task, started func(), out Output) Outcome {
+func (e *StepExecutor) runModel(ctx context.Context, m Model, t Task, started func(), out Output) Outcome {
 	if t.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.Timeout, errTimedOut)
@@ -61,7 +62,7 @@ func runModel(ctx context.Context, m Model, t Task, started func(), out Output) 
 	guarded := &guardedOutput{out: out}
 	o := Outcome{StartedAt: time.Now()}
 	started()
-	outputs, err := callModel(ctx, m, t, guarded)
+	outputs, err := e.callModel(ctx, m, t, guarded)
 	guarded.close()
 	switch {
 	case err == nil:
@@ -72,7 +73,7 @@ func runModel(ctx context.Context, m Model, t Task, started func(), out Output) 
 		}
 		o.Status, o.Code, o.Error = OutcomeFailed, outputsCode(err), err.Error()
 	case ctx.Err() == nil:
-		o.Status, o.Code, o.Error = OutcomeFailed, CodeInternal, err.Error()
+		o.Status, o.Code, o.Error = OutcomeFailed, CodeInternal, strings.ToValidUTF8(err.Error(), "\uFFFD")
 	case errors.Is(context.Cause(ctx), errTimedOut):
 		o.Status, o.Code, o.Error = OutcomeTimeout, CodeTimeout, timedOut(t.Timeout)
 	case errors.Is(context.Cause(ctx), ErrKilled):
@@ -84,10 +85,11 @@ func runModel(ctx context.Context, m Model, t Task, started func(), out Output) 
 }
 
 // callModel turns a panic into an error: a model that is broken for one step must not end the steps beside it.
-func callModel(ctx context.Context, m Model, t Task, out Output) (outputs map[string]string, err error) {
+func (e *StepExecutor) callModel(ctx context.Context, m Model, t Task, out Output) (outputs map[string]string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			outputs, err = nil, fmt.Errorf("model '%s' panicked: %v\n%s", t.Model, p, debug.Stack())
+			outputs, err = nil, fmt.Errorf("model '%s' panicked: %v", t.Model, p)
+			e.cfg.Logger.Error("model panicked", "dispatch_id", t.DispatchID, "err", err, "stack", string(debug.Stack()))
 		}
 	}()
 	return m.Run(ctx, t, out)

@@ -170,7 +170,7 @@ func (l *outputLines) until(word []byte) ([]byte, error) {
 	for n := 0; ; n++ {
 		line, ok := l.next()
 		if !ok {
-			return nil, fmt.Errorf("no line '%s' ends the value", clip(string(word)))
+			return nil, fmt.Errorf("no line %q ends the value", clip(string(word)))
 		}
 		if bytes.Equal(line, word) {
 			return value, nil
