@@ -108,8 +108,10 @@ type RunRecord struct {
 	StartedAt         *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt           *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	Fault             string                 `protobuf:"bytes,18,opt,name=fault,proto3" json:"fault,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// What the event stream has said of each job, in the plan's order.
+	Jobs          []*JobRecord `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRecord) Reset() {
@@ -268,6 +270,57 @@ func (x *RunRecord) GetFault() string {
 	return ""
 }
 
+func (x *RunRecord) GetJobs() []*JobRecord {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type JobRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobRecord) Reset() {
+	*x = JobRecord{}
+	mi := &file_records_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobRecord) ProtoMessage() {}
+
+func (x *JobRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobRecord.ProtoReflect.Descriptor instead.
+func (*JobRecord) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JobRecord) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
 type SourceRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -277,7 +330,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_records_proto_msgTypes[2]
+	mi := &file_records_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +342,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[2]
+	mi := &file_records_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +355,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{2}
+	return file_records_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SourceRecord) GetSource() []byte {
@@ -357,7 +410,7 @@ type StepRecord struct {
 
 func (x *StepRecord) Reset() {
 	*x = StepRecord{}
-	mi := &file_records_proto_msgTypes[3]
+	mi := &file_records_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +422,7 @@ func (x *StepRecord) String() string {
 func (*StepRecord) ProtoMessage() {}
 
 func (x *StepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[3]
+	mi := &file_records_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +435,7 @@ func (x *StepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepRecord.ProtoReflect.Descriptor instead.
 func (*StepRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{3}
+	return file_records_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StepRecord) GetRunId() string {
@@ -626,7 +679,7 @@ type PendingRecord struct {
 
 func (x *PendingRecord) Reset() {
 	*x = PendingRecord{}
-	mi := &file_records_proto_msgTypes[4]
+	mi := &file_records_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +691,7 @@ func (x *PendingRecord) String() string {
 func (*PendingRecord) ProtoMessage() {}
 
 func (x *PendingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[4]
+	mi := &file_records_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +704,7 @@ func (x *PendingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingRecord.ProtoReflect.Descriptor instead.
 func (*PendingRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{4}
+	return file_records_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PendingRecord) GetQueueId() string {
@@ -796,7 +849,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_records_proto_msgTypes[5]
+	mi := &file_records_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +861,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[5]
+	mi := &file_records_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +874,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{5}
+	return file_records_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LeaseRecord) GetDispatchId() string {
@@ -982,7 +1035,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_records_proto_msgTypes[6]
+	mi := &file_records_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1047,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[6]
+	mi := &file_records_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1060,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{6}
+	return file_records_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Outcome) GetStatus() string {
@@ -1075,7 +1128,7 @@ type OutputRecord struct {
 
 func (x *OutputRecord) Reset() {
 	*x = OutputRecord{}
-	mi := &file_records_proto_msgTypes[7]
+	mi := &file_records_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1140,7 @@ func (x *OutputRecord) String() string {
 func (*OutputRecord) ProtoMessage() {}
 
 func (x *OutputRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[7]
+	mi := &file_records_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1153,7 @@ func (x *OutputRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputRecord.ProtoReflect.Descriptor instead.
 func (*OutputRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{7}
+	return file_records_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OutputRecord) GetChunks() []*OutputChunk {
@@ -1128,7 +1181,7 @@ type TokenRecord struct {
 
 func (x *TokenRecord) Reset() {
 	*x = TokenRecord{}
-	mi := &file_records_proto_msgTypes[8]
+	mi := &file_records_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1193,7 @@ func (x *TokenRecord) String() string {
 func (*TokenRecord) ProtoMessage() {}
 
 func (x *TokenRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[8]
+	mi := &file_records_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1206,7 @@ func (x *TokenRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRecord.ProtoReflect.Descriptor instead.
 func (*TokenRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{8}
+	return file_records_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TokenRecord) GetName() string {
@@ -1225,7 +1278,7 @@ type BindingRecord struct {
 
 func (x *BindingRecord) Reset() {
 	*x = BindingRecord{}
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1290,7 @@ func (x *BindingRecord) String() string {
 func (*BindingRecord) ProtoMessage() {}
 
 func (x *BindingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1303,7 @@ func (x *BindingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindingRecord.ProtoReflect.Descriptor instead.
 func (*BindingRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{9}
+	return file_records_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BindingRecord) GetToken() string {
@@ -1311,13 +1364,15 @@ type WorkerRecord struct {
 	LastSeenAt      *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
 	DisconnectedAt  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=disconnected_at,json=disconnectedAt,proto3" json:"disconnected_at,omitempty"`
 	Session         uint64                 `protobuf:"varint,21,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The highest dispatch number that the instance had seen when it enrolled.
+	DispatchSeq   uint32 `protobuf:"varint,22,opt,name=dispatch_seq,json=dispatchSeq,proto3" json:"dispatch_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerRecord) Reset() {
 	*x = WorkerRecord{}
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1384,7 @@ func (x *WorkerRecord) String() string {
 func (*WorkerRecord) ProtoMessage() {}
 
 func (x *WorkerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1397,7 @@ func (x *WorkerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRecord.ProtoReflect.Descriptor instead.
 func (*WorkerRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{10}
+	return file_records_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WorkerRecord) GetName() string {
@@ -1492,6 +1547,13 @@ func (x *WorkerRecord) GetSession() uint64 {
 	return 0
 }
 
+func (x *WorkerRecord) GetDispatchSeq() uint32 {
+	if x != nil {
+		return x.DispatchSeq
+	}
+	return 0
+}
+
 type SchedulerRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1501,7 +1563,7 @@ type SchedulerRecord struct {
 
 func (x *SchedulerRecord) Reset() {
 	*x = SchedulerRecord{}
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1575,7 @@ func (x *SchedulerRecord) String() string {
 func (*SchedulerRecord) ProtoMessage() {}
 
 func (x *SchedulerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1588,7 @@ func (x *SchedulerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerRecord.ProtoReflect.Descriptor instead.
 func (*SchedulerRecord) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{11}
+	return file_records_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SchedulerRecord) GetEpoch() uint64 {
@@ -1544,7 +1606,7 @@ const file_records_proto_rawDesc = "" +
 	"\x0fPlacementRecord\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12*\n" +
 	"\x06labels\x18\x02 \x03(\v2\x12.swamp.v1.KeyValueR\x06labels\x12\x1a\n" +
-	"\bplatform\x18\x03 \x01(\tR\bplatform\"\x94\x05\n" +
+	"\bplatform\x18\x03 \x01(\tR\bplatform\"\xbd\x05\n" +
 	"\tRunRecord\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\"\n" +
 	"\rparent_run_id\x18\x02 \x01(\tR\vparentRunId\x12#\n" +
@@ -1565,7 +1627,10 @@ const file_records_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x14\n" +
-	"\x05fault\x18\x12 \x01(\tR\x05fault\"&\n" +
+	"\x05fault\x18\x12 \x01(\tR\x05fault\x12'\n" +
+	"\x04jobs\x18\x13 \x03(\v2\x13.swamp.v1.JobRecordR\x04jobs\"#\n" +
+	"\tJobRecord\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\tR\x06status\"&\n" +
 	"\fSourceRecord\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\"\xba\b\n" +
 	"\n" +
@@ -1693,7 +1758,7 @@ const file_records_proto_rawDesc = "" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12;\n" +
 	"\venrolled_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"enrolledAt\"\xdb\x05\n" +
+	"enrolledAt\"\xfe\x05\n" +
 	"\fWorkerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12)\n" +
@@ -1719,7 +1784,8 @@ const file_records_proto_rawDesc = "" +
 	"\flast_seen_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastSeenAt\x12C\n" +
 	"\x0fdisconnected_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0edisconnectedAt\x12\x18\n" +
-	"\asession\x18\x15 \x01(\x04R\asession\"'\n" +
+	"\asession\x18\x15 \x01(\x04R\asession\x12!\n" +
+	"\fdispatch_seq\x18\x16 \x01(\rR\vdispatchSeq\"'\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
@@ -1735,63 +1801,65 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_records_proto_goTypes = []any{
 	(*PlacementRecord)(nil),       // 0: swamp.v1.PlacementRecord
 	(*RunRecord)(nil),             // 1: swamp.v1.RunRecord
-	(*SourceRecord)(nil),          // 2: swamp.v1.SourceRecord
-	(*StepRecord)(nil),            // 3: swamp.v1.StepRecord
-	(*PendingRecord)(nil),         // 4: swamp.v1.PendingRecord
-	(*LeaseRecord)(nil),           // 5: swamp.v1.LeaseRecord
-	(*Outcome)(nil),               // 6: swamp.v1.Outcome
-	(*OutputRecord)(nil),          // 7: swamp.v1.OutputRecord
-	(*TokenRecord)(nil),           // 8: swamp.v1.TokenRecord
-	(*BindingRecord)(nil),         // 9: swamp.v1.BindingRecord
-	(*WorkerRecord)(nil),          // 10: swamp.v1.WorkerRecord
-	(*SchedulerRecord)(nil),       // 11: swamp.v1.SchedulerRecord
-	(*KeyValue)(nil),              // 12: swamp.v1.KeyValue
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*OutputChunk)(nil),           // 14: swamp.v1.OutputChunk
+	(*JobRecord)(nil),             // 2: swamp.v1.JobRecord
+	(*SourceRecord)(nil),          // 3: swamp.v1.SourceRecord
+	(*StepRecord)(nil),            // 4: swamp.v1.StepRecord
+	(*PendingRecord)(nil),         // 5: swamp.v1.PendingRecord
+	(*LeaseRecord)(nil),           // 6: swamp.v1.LeaseRecord
+	(*Outcome)(nil),               // 7: swamp.v1.Outcome
+	(*OutputRecord)(nil),          // 8: swamp.v1.OutputRecord
+	(*TokenRecord)(nil),           // 9: swamp.v1.TokenRecord
+	(*BindingRecord)(nil),         // 10: swamp.v1.BindingRecord
+	(*WorkerRecord)(nil),          // 11: swamp.v1.WorkerRecord
+	(*SchedulerRecord)(nil),       // 12: swamp.v1.SchedulerRecord
+	(*KeyValue)(nil),              // 13: swamp.v1.KeyValue
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*OutputChunk)(nil),           // 15: swamp.v1.OutputChunk
 }
 var file_records_proto_depIdxs = []int32{
-	12, // 0: swamp.v1.PlacementRecord.labels:type_name -> swamp.v1.KeyValue
-	12, // 1: swamp.v1.RunRecord.labels:type_name -> swamp.v1.KeyValue
-	13, // 2: swamp.v1.RunRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
-	13, // 3: swamp.v1.RunRecord.started_at:type_name -> google.protobuf.Timestamp
-	13, // 4: swamp.v1.RunRecord.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 5: swamp.v1.StepRecord.ready_at:type_name -> google.protobuf.Timestamp
-	13, // 6: swamp.v1.StepRecord.queued_at:type_name -> google.protobuf.Timestamp
-	13, // 7: swamp.v1.StepRecord.started_at:type_name -> google.protobuf.Timestamp
-	13, // 8: swamp.v1.StepRecord.ended_at:type_name -> google.protobuf.Timestamp
-	12, // 9: swamp.v1.StepRecord.outputs:type_name -> swamp.v1.KeyValue
-	13, // 10: swamp.v1.StepRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
-	13, // 11: swamp.v1.StepRecord.retry_at:type_name -> google.protobuf.Timestamp
-	0,  // 12: swamp.v1.PendingRecord.placement:type_name -> swamp.v1.PlacementRecord
-	13, // 13: swamp.v1.PendingRecord.queued_at:type_name -> google.protobuf.Timestamp
-	13, // 14: swamp.v1.PendingRecord.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 15: swamp.v1.LeaseRecord.first_lost_at:type_name -> google.protobuf.Timestamp
-	6,  // 16: swamp.v1.LeaseRecord.outcome:type_name -> swamp.v1.Outcome
-	13, // 17: swamp.v1.LeaseRecord.created_at:type_name -> google.protobuf.Timestamp
-	13, // 18: swamp.v1.LeaseRecord.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 19: swamp.v1.LeaseRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
-	12, // 20: swamp.v1.Outcome.outputs:type_name -> swamp.v1.KeyValue
-	13, // 21: swamp.v1.Outcome.started_at:type_name -> google.protobuf.Timestamp
-	13, // 22: swamp.v1.Outcome.ended_at:type_name -> google.protobuf.Timestamp
-	14, // 23: swamp.v1.OutputRecord.chunks:type_name -> swamp.v1.OutputChunk
-	13, // 24: swamp.v1.TokenRecord.created_at:type_name -> google.protobuf.Timestamp
-	13, // 25: swamp.v1.TokenRecord.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 26: swamp.v1.TokenRecord.revoked_at:type_name -> google.protobuf.Timestamp
-	13, // 27: swamp.v1.BindingRecord.enrolled_at:type_name -> google.protobuf.Timestamp
-	13, // 28: swamp.v1.WorkerRecord.until:type_name -> google.protobuf.Timestamp
-	12, // 29: swamp.v1.WorkerRecord.labels:type_name -> swamp.v1.KeyValue
-	13, // 30: swamp.v1.WorkerRecord.enrolled_at:type_name -> google.protobuf.Timestamp
-	13, // 31: swamp.v1.WorkerRecord.last_seen_at:type_name -> google.protobuf.Timestamp
-	13, // 32: swamp.v1.WorkerRecord.disconnected_at:type_name -> google.protobuf.Timestamp
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	13, // 0: swamp.v1.PlacementRecord.labels:type_name -> swamp.v1.KeyValue
+	13, // 1: swamp.v1.RunRecord.labels:type_name -> swamp.v1.KeyValue
+	14, // 2: swamp.v1.RunRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
+	14, // 3: swamp.v1.RunRecord.started_at:type_name -> google.protobuf.Timestamp
+	14, // 4: swamp.v1.RunRecord.ended_at:type_name -> google.protobuf.Timestamp
+	2,  // 5: swamp.v1.RunRecord.jobs:type_name -> swamp.v1.JobRecord
+	14, // 6: swamp.v1.StepRecord.ready_at:type_name -> google.protobuf.Timestamp
+	14, // 7: swamp.v1.StepRecord.queued_at:type_name -> google.protobuf.Timestamp
+	14, // 8: swamp.v1.StepRecord.started_at:type_name -> google.protobuf.Timestamp
+	14, // 9: swamp.v1.StepRecord.ended_at:type_name -> google.protobuf.Timestamp
+	13, // 10: swamp.v1.StepRecord.outputs:type_name -> swamp.v1.KeyValue
+	14, // 11: swamp.v1.StepRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
+	14, // 12: swamp.v1.StepRecord.retry_at:type_name -> google.protobuf.Timestamp
+	0,  // 13: swamp.v1.PendingRecord.placement:type_name -> swamp.v1.PlacementRecord
+	14, // 14: swamp.v1.PendingRecord.queued_at:type_name -> google.protobuf.Timestamp
+	14, // 15: swamp.v1.PendingRecord.ended_at:type_name -> google.protobuf.Timestamp
+	14, // 16: swamp.v1.LeaseRecord.first_lost_at:type_name -> google.protobuf.Timestamp
+	7,  // 17: swamp.v1.LeaseRecord.outcome:type_name -> swamp.v1.Outcome
+	14, // 18: swamp.v1.LeaseRecord.created_at:type_name -> google.protobuf.Timestamp
+	14, // 19: swamp.v1.LeaseRecord.ended_at:type_name -> google.protobuf.Timestamp
+	14, // 20: swamp.v1.LeaseRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
+	13, // 21: swamp.v1.Outcome.outputs:type_name -> swamp.v1.KeyValue
+	14, // 22: swamp.v1.Outcome.started_at:type_name -> google.protobuf.Timestamp
+	14, // 23: swamp.v1.Outcome.ended_at:type_name -> google.protobuf.Timestamp
+	15, // 24: swamp.v1.OutputRecord.chunks:type_name -> swamp.v1.OutputChunk
+	14, // 25: swamp.v1.TokenRecord.created_at:type_name -> google.protobuf.Timestamp
+	14, // 26: swamp.v1.TokenRecord.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 27: swamp.v1.TokenRecord.revoked_at:type_name -> google.protobuf.Timestamp
+	14, // 28: swamp.v1.BindingRecord.enrolled_at:type_name -> google.protobuf.Timestamp
+	14, // 29: swamp.v1.WorkerRecord.until:type_name -> google.protobuf.Timestamp
+	13, // 30: swamp.v1.WorkerRecord.labels:type_name -> swamp.v1.KeyValue
+	14, // 31: swamp.v1.WorkerRecord.enrolled_at:type_name -> google.protobuf.Timestamp
+	14, // 32: swamp.v1.WorkerRecord.last_seen_at:type_name -> google.protobuf.Timestamp
+	14, // 33: swamp.v1.WorkerRecord.disconnected_at:type_name -> google.protobuf.Timestamp
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -1806,7 +1874,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

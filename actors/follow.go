@@ -1,0 +1,342 @@
+package actors
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
+)
+
+// followPage is how many events are read at a time.
+const followPage = 512
+
+// partialAfter is how long an unfinished line is held back for its end.
+const partialAfter = 500 * time.Millisecond
+
+func (sys *System) runWatch(ctx context.Context, p *messages.RunWatchParams, emit Emit) (proto.Message, error) {
+	if _, err := sys.findRun(p.GetRunId()); err != nil {
+		return nil, err
+	}
+	status, err := sys.follow(ctx, p.GetRunId(), uint64(p.GetAfterSeq()), p.GetOutput(), emit)
+	if err != nil {
+		return nil, err
+	}
+	return &messages.RunWatchResult{RunId: p.GetRunId(), Status: string(status)}, nil
+}
+
+// follow emits a run's events after the given number, with the output of its steps between them, until the run has
+// ended. The whole output of a dispatch precedes the event that ends it.
+func (sys *System) follow(ctx context.Context, run string, after uint64, cursors []*messages.OutputCursor, emit Emit) (messages.RunStatus, error) {
+	if emit == nil {
+		return "", messages.Faultf(messages.CodeInvalid, "this verb streams")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+
+	s := newStory(sys, run, emit)
+	for _, c := range cursors {
+		s.offsets[c.GetDispatchId()] = uint64(c.GetOffset())
+	}
+	s.watch = func(dispatch string, done <-chan struct{}) {
+		grown, stop := sys.journal.WatchOutput(dispatch)
+		wg.Go(func() {
+			defer stop()
+			for {
+				select {
+				case <-grown:
+				case <-done:
+					return
+				case <-ctx.Done():
+					return
+				}
+				select {
+				case s.wakes <- dispatch:
+				case <-done:
+					return
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		select { // what is there already
+		case s.wakes <- dispatch:
+		default:
+		}
+	}
+	defer s.close()
+	if err := s.replay(after); err != nil {
+		return "", err
+	}
+
+	events := make(chan persistence.Event)
+	failed := make(chan error, 1)
+	follower := sys.journal.Follow(run, after)
+	wg.Go(func() {
+		defer follower.Close()
+		for {
+			batch, err := follower.Next(ctx)
+			if err != nil {
+				failed <- err
+				return
+			}
+			for _, e := range batch {
+				select {
+				case events <- e:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	})
+	partial := time.NewTicker(partialAfter)
+	defer partial.Stop()
+	for {
+		select {
+		case e := <-events:
+			ended, err := s.event(e)
+			if err != nil || ended != "" {
+				return ended, err
+			}
+		case dispatch := <-s.wakes:
+			if err := s.output(dispatch); err != nil {
+				return "", err
+			}
+		case <-partial.C:
+			if err := s.partials(); err != nil {
+				return "", err
+			}
+		case err := <-failed:
+			return "", err
+		case <-sys.failed:
+			return "", messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// runLogs emits the output of a run's steps, those to come included where that is wanted.
+func (sys *System) runLogs(ctx context.Context, p *messages.RunLogsParams, emit Emit) (proto.Message, error) {
+	if _, err := sys.findRun(p.GetRunId()); err != nil {
+		return nil, err
+	}
+	if emit == nil {
+		return nil, messages.Faultf(messages.CodeInvalid, "this verb streams")
+	}
+	job, step := splitStep(p.GetStep())
+	only := func(e *messages.Event) error {
+		r := e.GetRun()
+		if r.GetKind() != messages.EventStepOutput || (step != "" && r.GetStep() != step) || (job != "" && r.GetJob() != job) {
+			return nil
+		}
+		return emit(e)
+	}
+	result := &messages.RunLogsResult{RunId: p.GetRunId()}
+	if p.GetFollow() {
+		_, err := sys.follow(ctx, p.GetRunId(), 0, nil, only)
+		return result, err
+	}
+	s := newStory(sys, p.GetRunId(), only)
+	defer s.close()
+	for after := uint64(0); ctx.Err() == nil; {
+		events, err := sys.journal.Events(p.GetRunId(), after, followPage)
+		if err != nil {
+			return nil, err
+		}
+		if len(events) == 0 {
+			return result, s.rest()
+		}
+		for _, e := range events {
+			if _, err := s.event(e); err != nil {
+				return nil, err
+			}
+			after = e.Seq
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// story tells a run's events with the output between them.
+type story struct {
+	sys     *System
+	run     string
+	emit    Emit
+	seq     uint32
+	tails   map[string]*tail // by dispatch
+	current map[[2]string]*tail
+	offsets map[string]uint64
+	wakes   chan string
+	watch   func(dispatch string, done <-chan struct{}) // nil: nobody waits for more
+}
+
+func newStory(sys *System, run string, emit Emit) *story {
+	return &story{
+		sys: sys, run: run, emit: emit, tails: make(map[string]*tail), current: make(map[[2]string]*tail),
+		offsets: make(map[string]uint64), wakes: make(chan string, 16),
+	}
+}
+
+func (s *story) close() {
+	for _, t := range s.tails {
+		close(t.done)
+	}
+	s.tails = nil
+}
+
+// replay goes through the events that the client has had, to know which dispatches are under way.
+func (s *story) replay(until uint64) error {
+	for after := uint64(0); after < until; {
+		events, err := s.sys.journal.Events(s.run, after, followPage)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return messages.Faultf(messages.CodeInvalid, "run %s has no event %d yet", s.run, until)
+		}
+		for _, e := range events {
+			if e.Seq > until {
+				break
+			}
+			r := &messages.RunEvent{}
+			if err := proto.Unmarshal(e.Body, r); err != nil {
+				return err
+			}
+			s.note(r)
+			after = e.Seq
+		}
+		if events[len(events)-1].Seq > until {
+			break
+		}
+	}
+	s.seq = uint32(until)
+	for _, t := range s.tails {
+		s.start(t)
+	}
+	return nil
+}
+
+// note follows which dispatch a step has, and returns the one that the event ends.
+func (s *story) note(r *messages.RunEvent) (over *tail) {
+	key := [2]string{r.GetJob(), r.GetStep()}
+	if messages.EndsDispatch(r.GetKind()) {
+		if over = s.current[key]; over != nil {
+			delete(s.current, key)
+			delete(s.tails, over.dispatch)
+		}
+	}
+	if r.GetKind() == messages.EventStepDispatched {
+		t := &tail{dispatch: r.GetDispatchId(), job: r.GetJob(), step: r.GetStep(), offset: s.offsets[r.GetDispatchId()], done: make(chan struct{})}
+		s.current[key], s.tails[t.dispatch] = t, t
+	}
+	return over
+}
+
+func (s *story) start(t *tail) {
+	if s.watch != nil {
+		s.watch(t.dispatch, t.done)
+	}
+}
+
+// event emits one event, after the output that belongs before it. It returns the run's status if it was the last.
+func (s *story) event(e persistence.Event) (messages.RunStatus, error) {
+	r := &messages.RunEvent{}
+	if err := proto.Unmarshal(e.Body, r); err != nil {
+		return "", err
+	}
+	if over := s.note(r); over != nil {
+		close(over.done)
+		if err := s.drain(over, true); err != nil {
+			return "", err
+		}
+	}
+	s.seq = uint32(e.Seq)
+	r.Seq = s.seq
+	if err := s.emit(&messages.Event{Event: &messages.Event_Run{Run: r}}); err != nil {
+		return "", err
+	}
+	switch r.GetKind() {
+	case messages.EventStepDispatched:
+		s.start(s.tails[r.GetDispatchId()])
+	case messages.EventRunSucceeded:
+		return messages.RunSucceeded, nil
+	case messages.EventRunFailed:
+		return messages.RunFailed, nil
+	case messages.EventRunCancelled:
+		return messages.RunCancelled, nil
+	}
+	return "", nil
+}
+
+// output emits what a dispatch has printed since.
+func (s *story) output(dispatch string) error {
+	t := s.tails[dispatch]
+	if t == nil {
+		return nil
+	}
+	return s.drain(t, false)
+}
+
+// rest emits what the dispatches under way have printed so far.
+func (s *story) rest() error {
+	for _, t := range s.tails {
+		if err := s.drain(t, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partials emits unfinished lines that have waited long enough.
+func (s *story) partials() error {
+	for _, t := range s.tails {
+		if len(t.held) > 0 && t.aged {
+			if err := s.pieces(t, t.flush(false)); err != nil {
+				return err
+			}
+		}
+		t.aged = len(t.held) > 0
+	}
+	return nil
+}
+
+func (s *story) drain(t *tail, last bool) error {
+	for {
+		chunks, err := s.sys.journal.Output(t.dispatch, t.offset, 256<<10)
+		if err != nil {
+			return err
+		}
+		if len(chunks) == 0 {
+			break
+		}
+		for _, c := range chunks {
+			if err := s.pieces(t, t.take(c)); err != nil {
+				return err
+			}
+		}
+	}
+	if last {
+		return s.pieces(t, t.flush(true))
+	}
+	return nil
+}
+
+func (s *story) pieces(t *tail, pieces []piece) error {
+	for i := range pieces {
+		p := &pieces[i]
+		offset := uint32(p.end)
+		r := &messages.RunEvent{
+			Kind: messages.EventStepOutput, Seq: s.seq, RunId: s.run, At: messages.Time(p.at), Job: &t.job, Step: &t.step,
+			DispatchId: &t.dispatch, Stream: &p.stream, Line: &p.line, Partial: &p.partial, Offset: &offset,
+		}
+		if err := s.emit(&messages.Event{Event: &messages.Event_Run{Run: r}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

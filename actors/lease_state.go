@@ -1,0 +1,503 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/workflow"
+)
+
+// The ways in which a lease ends, as its step decides by them.
+const (
+	outcomeSucceeded = "succeeded"
+	outcomeFailed    = "failed"
+	outcomeCancelled = "cancelled"
+	outcomeTimeout   = "timeout"
+	outcomeRefused   = "refused"
+	outcomeLost      = "lost"
+)
+
+// Names of a lease's timers.
+const (
+	timerGrace    = "grace"
+	timerFlush    = "flush"
+	timerBackstop = "backstop"
+)
+
+// Bounds on output that waits for the commit which ends the step. Beyond either it goes to the dispatch's log.
+const (
+	inlineOutput = 64 << 10
+	inlineTime   = 500 * time.Millisecond
+)
+
+// killTime is what a worker has from TERM to KILL.
+const killTime = 10 * time.Second
+
+// leaseState is a dispatch in flight.
+//
+//	born ─> active ── result ─────────────> completed
+//	           ├───── refusal ────────────> refused
+//	           ├───── grace over, not named > expired | failed (it may have written)
+//	           └───── forced cancel, backstop ─> fenced ── the worker answers, or is gone ─> completed | expired
+//
+// The outcome stands in the record, and the step is told of it until it has noted it; so is the scheduler of the slot.
+// The loss clock belongs to the lease: only the same instance naming the dispatch clears it, never a socket's return.
+type leaseState struct {
+	version uint64
+
+	dispatchID string
+	generation uint32
+	run        string
+	workflow   string
+	ordinal    uint32
+	job, step  string
+	worker     string
+	instance   string
+	attempt    int32
+	def        *workflow.Step
+	shipped    []*messages.KeyValue
+	grace      time.Duration
+
+	state     messages.LeaseState
+	hasWrites bool
+	logged    bool
+	durable   uint32 // output that is durable
+	outcome   *messages.Outcome
+	createdAt time.Time
+	endedAt   time.Time
+	cancelAt  time.Time
+	forced    bool
+
+	// Not durable.
+	session    uint64 // the last that spoke of it
+	accepted   bool
+	acceptedAt time.Time
+	received   uint32 // output that has come
+	buffer     []*messages.OutputChunk
+	lostAt     time.Time
+	stepKnows  bool
+	slotKnows  bool
+	// tellSlot: the scheduler does not know of the slot from a choice of its own.
+	tellSlot bool
+	// unknown is the id of a lease that there is no record of.
+	unknown string
+}
+
+// leaseFrame is a worker's frame about the dispatch.
+type leaseFrame struct {
+	lease   string
+	session uint64
+	frame   *messages.Frame
+}
+
+// cancelLease asks for the end of the dispatch; force kills, and does not wait for the worker to say so.
+type cancelLease struct {
+	by    string
+	force bool
+}
+
+// leaseSocketLost says that the worker's socket is gone.
+type leaseSocketLost struct{}
+
+// leaseNamed says that the worker's instance is back and has named the dispatch as its own.
+type leaseNamed struct{}
+
+// leaseLost says that the dispatch cannot come back: its instance is gone, or has returned without it.
+type leaseLost struct{ reason string }
+
+// graceElapsed, flushElapsed and backstopElapsed are the lease's timers.
+type (
+	graceElapsed    struct{}
+	flushElapsed    struct{}
+	backstopElapsed struct{}
+)
+
+// slotNoted says that the scheduler has noted that the slot is free.
+type slotNoted struct{ dispatchID string }
+
+// holdSlot tells a new scheduler of a slot that is taken.
+type holdSlot struct {
+	dispatchID string
+	generation uint32
+	worker     string
+}
+
+// leaseHere registers a lease at its worker, which sends its dispatch if that was not accepted yet.
+type leaseHere struct {
+	lease    string
+	dispatch *messages.DispatchParams // nil: accepted
+}
+
+// leaseOver tells a worker that a lease has ended.
+type leaseOver struct {
+	lease   string
+	refusal messages.Code // why the worker did not take it; empty: it did
+	text    string
+}
+
+// cancelDispatch asks a worker to pass a cancel on.
+type cancelDispatch struct {
+	lease string
+	force bool
+}
+
+// workerStarted says that a worker's actor has started anew and does not know its leases.
+type workerStarted struct{ worker string }
+
+// leaseOf is the lease born with the dispatch of a step.
+func leaseOf(s stepState, c choice, at moment) leaseState {
+	return leaseState{
+		version: 1, dispatchID: s.dispatchID, generation: s.generation, run: s.run, workflow: s.workflow, ordinal: s.ordinal,
+		job: s.job, step: s.step, worker: c.worker, instance: c.instance, attempt: s.attempt, def: s.def,
+		state: messages.LeaseActive, createdAt: at.now,
+	}
+}
+
+func (l leaseState) id() string {
+	if l.unknown != "" {
+		return l.unknown
+	}
+	return leaseID(l.dispatchID, l.generation)
+}
+
+func (l leaseState) write() write {
+	return write{
+		kind: kindLease, id: l.id(), replaces: l.version - 1, state: string(l.state), ended: l.state.Ended(),
+		body: &messages.LeaseRecord{
+			DispatchId: l.dispatchID, Generation: l.generation, RunId: l.run, Ordinal: l.ordinal, Job: l.job, Step: l.step,
+			Worker: l.worker, InstanceUuid: l.instance, Attempt: l.attempt, State: string(l.state), HasWrites: l.hasWrites,
+			Logged: l.logged, Offset: l.durable, Outcome: l.outcome, CreatedAt: messages.Time(l.createdAt),
+			EndedAt: messages.Time(l.endedAt), FirstLostAt: messages.Time(l.lostAt),
+			CancelRequestedAt: messages.Time(l.cancelAt), CancelForced: l.forced,
+		},
+	}
+}
+
+// leaseFrom is the state of a lease as its record has it.
+func leaseFrom(r *messages.LeaseRecord, version uint64, name string, def *workflow.Step) leaseState {
+	return leaseState{
+		version: version, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(), run: r.GetRunId(), workflow: name,
+		ordinal: r.GetOrdinal(), job: r.GetJob(), step: r.GetStep(), worker: r.GetWorker(), instance: r.GetInstanceUuid(),
+		attempt: r.GetAttempt(), def: def, state: messages.LeaseState(r.GetState()), hasWrites: r.GetHasWrites(),
+		logged: r.GetLogged(), durable: r.GetOffset(), received: r.GetOffset(), outcome: r.GetOutcome(),
+		createdAt: messages.GoTime(r.GetCreatedAt()), endedAt: messages.GoTime(r.GetEndedAt()),
+		cancelAt: messages.GoTime(r.GetCancelRequestedAt()), forced: r.GetCancelForced(), tellSlot: true,
+	}
+}
+
+// stepLease is the transition of a lease.
+func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
+	switch c := cmd.(type) {
+	case ensureLease:
+		return l, decision{effects: []effect{tell{c.step, leaseUp{l.id()}}}}
+	case leaseFrame:
+		return l.frame(c, at)
+	case cancelLease:
+		return l.cancel(c, at)
+	case leaseSocketLost:
+		if l.state.Ended() || !l.lostAt.IsZero() {
+			return l, decision{}
+		}
+		l.lostAt = at.now
+		return l, decision{effects: []effect{arm{timerGrace, l.grace, graceElapsed{}}}}
+	case leaseNamed:
+		l.lostAt = time.Time{}
+		return l, decision{effects: []effect{disarm{timerGrace}}}
+	case graceElapsed:
+		if l.lostAt.IsZero() {
+			return l, decision{}
+		}
+		return l.lost("its worker did not come back in time", at)
+	case leaseLost:
+		return l.lost(c.reason, at)
+	case flushElapsed:
+		return l.flush()
+	case backstopElapsed:
+		text := fmt.Sprintf("timed out after %s, and worker %s did not say so", seconds(l.def.Timeout), l.worker)
+		return l.fence(&messages.Outcome{Status: outcomeTimeout, Code: string(messages.CodeTimeout), Error: text}, at)
+	case leaseNoted:
+		l.stepKnows = true
+		return l.mayLeave()
+	case slotNoted:
+		l.slotKnows = true
+		return l.mayLeave()
+	case schedulerStarted:
+		l.slotKnows, l.tellSlot = l.state.Ended(), true
+		return l, decision{}
+	case workerStarted:
+		if c.worker == l.worker && !l.state.Ended() {
+			return l, decision{effects: []effect{tell{workerAddress(l.worker), l.here()}}}
+		}
+	}
+	return l, decision{}
+}
+
+// resumeLease is what is owed for a lease.
+func resumeLease(l leaseState, _ moment) []obligation {
+	var owed []obligation
+	if !l.state.Ended() {
+		if !l.accepted && l.state == messages.LeaseActive {
+			owed = append(owed, obligation{id: "dispatch", to: workerAddress(l.worker), msg: l.here(), every: 5 * time.Second})
+		}
+		if !l.cancelAt.IsZero() {
+			id := "cancel"
+			if l.forced {
+				id = "kill"
+			}
+			owed = append(owed, obligation{id: id, to: workerAddress(l.worker), msg: cancelDispatch{l.id(), l.forced}, every: time.Second})
+		}
+		if l.tellSlot && !l.slotKnows {
+			owed = append(owed, obligation{id: "slot", to: schedulerAddress, msg: holdSlot{l.dispatchID, l.generation, l.worker}})
+		}
+	}
+	if l.outcome != nil && !l.stepKnows {
+		owed = append(owed, obligation{
+			id: "ended", to: stepAddress(l.run, l.job, l.step), msg: leaseEnded{l.id(), l.worker, l.hasWrites, l.outcome},
+		})
+	}
+	if l.state.Ended() && !l.slotKnows {
+		owed = append(owed, obligation{id: "free", to: schedulerAddress, msg: l.release()})
+	}
+	return owed
+}
+
+func (l leaseState) release() releaseSlot {
+	r := releaseSlot{dispatchID: l.dispatchID, from: leaseAddress(l.id())}
+	if l.state == messages.LeaseRefused {
+		r.refusedBy = l.worker
+	}
+	return r
+}
+
+func (l leaseState) here() leaseHere {
+	h := leaseHere{lease: l.id()}
+	if !l.accepted {
+		h.dispatch = l.params()
+	}
+	return h
+}
+
+// params are what the worker is sent.
+func (l leaseState) params() *messages.DispatchParams {
+	p := &messages.DispatchParams{
+		DispatchId: l.dispatchID, Generation: l.generation, Attempt: l.attempt, TimeoutMs: messages.Milliseconds(l.def.Timeout),
+		Stop:             &messages.StopPolicy{Signal: "TERM", GraceMs: messages.Milliseconds(killTime)},
+		OutputFromOffset: l.durable, RunId: l.run, Workflow: l.workflow, Job: l.job, Step: l.step,
+		StepKey: stepKey(l.run, l.ordinal), ModelType: l.def.Model, MethodName: l.def.Method,
+	}
+	for _, a := range l.def.Args {
+		p.Args = append(p.Args, &messages.KeyValue{Key: a.Name, Value: a.Value})
+	}
+	p.Env = append(p.Env, l.shipped...)
+	p.Env = append(p.Env, l.def.Env.Proto()...)
+	return p
+}
+
+func (l leaseState) mayLeave() (leaseState, decision) {
+	if l.state.Ended() && l.stepKnows && l.slotKnows {
+		return l, decision{effects: []effect{leave{}}}
+	}
+	return l, decision{}
+}
+
+// frame takes what the worker says of the dispatch. What comes after the end is acknowledged and changes nothing.
+func (l leaseState) frame(c leaseFrame, at moment) (leaseState, decision) {
+	l.session = c.session
+	if l.state.Ended() {
+		_, d := l.mayLeave()
+		d.then(l.ack(true))
+		return l, d
+	}
+	switch body := c.frame.GetBody().(type) {
+	case *messages.Frame_Event:
+		switch e := body.Event.GetEvent().(type) {
+		case *messages.Event_Accepted:
+			return l.accept(at)
+		case *messages.Event_Output:
+			return l.output(e.Output)
+		}
+	case *messages.Frame_Response:
+		if r := body.Response.GetWorkerDispatch(); r != nil {
+			return l.result(r, at)
+		}
+	case *messages.Frame_Error:
+		return l.refused(body.Error, at)
+	}
+	return l, decision{}
+}
+
+// ack tells the worker what is durable of the output; done: of the result too.
+func (l leaseState) ack(done bool) effect {
+	return transmit{l.session, &messages.Frame{Id: l.id(), Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: l.durable, Done: done}}}}
+}
+
+func (l leaseState) accept(at moment) (leaseState, decision) {
+	if l.accepted {
+		return l, decision{}
+	}
+	l.accepted, l.acceptedAt = true, at.now
+	if l.def.Timeout > 0 {
+		// A worker that is stuck must not hold a run.
+		return l, decision{effects: []effect{arm{timerBackstop, l.def.Timeout + killTime + l.grace, backstopElapsed{}}}}
+	}
+	return l, decision{}
+}
+
+// output takes a chunk. What is known is dropped; a gap is not taken, the worker sends from the last acknowledged
+// offset again.
+func (l leaseState) output(c *messages.OutputChunk) (leaseState, decision) {
+	size := uint32(len(c.GetData()))
+	end := c.GetOffset() + size
+	switch {
+	case end <= l.durable:
+		return l, decision{effects: []effect{l.ack(false)}}
+	case c.GetOffset() != l.received || size == 0:
+		return l, decision{}
+	case l.state == messages.LeaseFenced: // the step's story is told; the worker only has to get on
+		l.received, l.durable = end, end
+		return l, decision{effects: []effect{l.ack(false)}}
+	}
+	first := len(l.buffer) == 0
+	l.buffer = append(l.buffer, c)
+	l.received = end
+	switch {
+	case l.logged && first:
+		return l, decision{effects: []effect{again{flushElapsed{}}}} // behind the chunks that have come with this one
+	case !l.logged && l.received-l.durable > inlineOutput:
+		return l.flush()
+	case !l.logged && first:
+		return l, decision{effects: []effect{arm{timerFlush, inlineTime, flushElapsed{}}}}
+	default:
+		return l, decision{}
+	}
+}
+
+// flush makes what has come durable in the dispatch's log.
+func (l leaseState) flush() (leaseState, decision) {
+	if l.state != messages.LeaseActive || len(l.buffer) == 0 {
+		return l, decision{}
+	}
+	d := decision{class: classData, log: &logWrite{l.dispatchID, l.buffer}}
+	l.logged, l.durable, l.buffer = true, l.received, nil
+	d.then(l.ack(false), disarm{timerFlush})
+	return l, d
+}
+
+// settle puts the output that has come into the commit that decides the lease's outcome: into the log where there is
+// one, else beside the record.
+func (l leaseState) settle(d *decision) leaseState {
+	switch {
+	case len(l.buffer) == 0:
+	case l.logged:
+		d.log = &logWrite{l.dispatchID, l.buffer}
+	default:
+		d.writes = append(d.writes, write{kind: recordOutput, id: l.dispatchID, state: "inline", body: &messages.OutputRecord{Chunks: l.buffer}})
+	}
+	l.durable, l.buffer = l.received, nil
+	return l
+}
+
+// result ends the lease with what the worker reports, once all output before it has come.
+func (l leaseState) result(r *messages.DispatchResult, at moment) (leaseState, decision) {
+	if r.GetFinalOffset() > l.received {
+		return l, decision{}
+	}
+	if l.state == messages.LeaseFenced {
+		return l.end(messages.LeaseCompleted, l.outcome, at)
+	}
+	started := l.acceptedAt
+	if started.IsZero() {
+		started = l.createdAt
+	}
+	return l.end(messages.LeaseCompleted, &messages.Outcome{
+		Status: outcomeOf(r), Code: r.GetCode(), Error: r.GetError(), Outputs: r.GetOutputs(), FinalOffset: l.received,
+		StartedAt: messages.Time(started), EndedAt: messages.Time(at.now), ExitCode: r.GetExitCode(),
+	}, at)
+}
+
+// outcomeOf reads a worker's word for how it ended; a word that we do not know is a failure.
+func outcomeOf(r *messages.DispatchResult) string {
+	switch r.GetStatus() {
+	case outcomeSucceeded, outcomeCancelled, outcomeTimeout, outcomeLost:
+		return r.GetStatus()
+	default:
+		return outcomeFailed
+	}
+}
+
+// refused ends the lease: the worker did not take the dispatch.
+func (l leaseState) refused(e *messages.Error, at moment) (leaseState, decision) {
+	if l.state == messages.LeaseFenced {
+		return l.end(messages.LeaseRefused, l.outcome, at)
+	}
+	return l.end(messages.LeaseRefused, &messages.Outcome{
+		Status: outcomeRefused, Code: e.GetCode(), Error: e.GetText(), FinalOffset: l.received, EndedAt: messages.Time(at.now),
+	}, at)
+}
+
+func (l leaseState) cancel(c cancelLease, at moment) (leaseState, decision) {
+	if l.state.Ended() || (!l.cancelAt.IsZero() && (l.forced || !c.force)) {
+		return l, decision{}
+	}
+	l.cancelAt, l.forced = at.now, c.force
+	if c.force && l.state == messages.LeaseActive {
+		return l.fence(&messages.Outcome{Status: outcomeCancelled, Code: string(messages.CodeCancelled)}, at)
+	}
+	l.version++
+	return l, decision{writes: []write{l.write()}}
+}
+
+// fence decides the outcome without the worker. The slot stays taken until the worker answers or is gone.
+func (l leaseState) fence(o *messages.Outcome, at moment) (leaseState, decision) {
+	if l.state != messages.LeaseActive {
+		return l, decision{}
+	}
+	if l.cancelAt.IsZero() {
+		l.cancelAt, l.forced = at.now, true
+	}
+	var d decision
+	l = l.settle(&d)
+	o.FinalOffset, o.StartedAt, o.EndedAt = l.received, messages.Time(l.acceptedAt), messages.Time(at.now)
+	l.state, l.outcome = messages.LeaseFenced, o
+	l.version++
+	d.writes = append(d.writes, l.write())
+	return l, d
+}
+
+// lost ends the lease without its worker. The same transition that fences it reads whether it wrote.
+func (l leaseState) lost(reason string, at moment) (leaseState, decision) {
+	if l.state.Ended() {
+		return l, decision{}
+	}
+	state := messages.LeaseExpired
+	if l.hasWrites {
+		state = messages.LeaseFailed
+	}
+	o := l.outcome
+	if l.state == messages.LeaseActive {
+		o = &messages.Outcome{
+			Status: outcomeLost, Code: string(messages.CodeWorkerLost), Error: reason, FinalOffset: l.received,
+			StartedAt: messages.Time(l.acceptedAt), EndedAt: messages.Time(at.now),
+		}
+	}
+	return l.end(state, o, at)
+}
+
+func (l leaseState) end(state messages.LeaseState, o *messages.Outcome, at moment) (leaseState, decision) {
+	var d decision
+	l = l.settle(&d)
+	l.state, l.outcome, l.endedAt = state, o, at.now
+	l.slotKnows = false // that it is taken is known, that it is free is owed
+	l.version++
+	d.writes = append(d.writes, l.write())
+	over := leaseOver{lease: l.id()}
+	if state == messages.LeaseRefused {
+		over.refusal, over.text = messages.Code(o.GetCode()), o.GetError()
+	}
+	d.then(l.ack(true), tell{workerAddress(l.worker), over}, disarm{timerGrace}, disarm{timerFlush}, disarm{timerBackstop})
+	if l.logged {
+		d.then(closeLog{l.dispatchID})
+	}
+	return l, d
+}

@@ -1,0 +1,271 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
+	"github.com/swampd/swampd/workflow"
+)
+
+// props makes the Props that all actors of a kind share: a Props of its own would cost each waiting step 500 bytes.
+func (sys *System) props(producer actor.Producer) *actor.Props {
+	return actor.PropsFromProducer(producer, actor.WithSupervisor(&supervision{sys}))
+}
+
+func runnerProps[S any](sys *System, m *machine[S]) *actor.Props {
+	return sys.props(func() actor.Actor { return &runner[S]{sys: sys, machine: m} })
+}
+
+func (sys *System) makeProps() {
+	sys.schedulerProps = runnerProps(sys, &machine[*schedulerState]{
+		kind: kindScheduler, load: loadScheduler, step: stepScheduler,
+		word: func(*schedulerState) string { return "scheduling" },
+	})
+	sys.workerProps = runnerProps(sys, &machine[workerState]{
+		kind: kindWorker, load: loadWorker, step: stepWorker, resume: resumeWorker, start: startWorker,
+		word: func(w workerState) string {
+			return string(messages.StatusOf(w.connected, w.intent, w.health, len(w.leases)))
+		},
+	})
+	sys.tokenProps = runnerProps(sys, &machine[tokenState]{
+		kind: kindToken, load: loadToken, gathers: true, resume: resumeToken,
+		step:  func(t tokenState, cmd any, at moment) (tokenState, decision) { return stepToken(t, cmd.([]any), at) },
+		start: func(t tokenState, at moment) decision { return decision{effects: t.timers(at)} },
+		word:  func(t tokenState) string { return string(t.state) },
+	})
+	sys.runProps = runnerProps(sys, &machine[*runState]{
+		kind: kindRun, load: loadRun, gathers: true,
+		step:  func(s *runState, cmd any, at moment) (*runState, decision) { return stepRun(s, cmd.([]any), at) },
+		start: func(s *runState, at moment) decision { return s.resume(at) },
+		word:  func(s *runState) string { return string(s.status) },
+	})
+	sys.stepProps = runnerProps(sys, &machine[stepState]{
+		kind: kindStep, load: loadStep, step: stepStep, resume: resumeStep,
+		begin: func(msg any) (stepState, bool) { b, ok := msg.(beginStep); return b.state, ok },
+		word:  func(s stepState) string { return string(s.status) },
+	})
+	sys.leaseProps = runnerProps(sys, &machine[leaseState]{
+		kind: kindLease, load: loadLease, step: stepLease, resume: resumeLease,
+		begin: sys.beginLease,
+		word:  func(l leaseState) string { return string(l.state) },
+	})
+	sys.sessionProps = sys.props(func() actor.Actor { return &session{sys: sys} })
+}
+
+// read decodes a record into body, and returns its version; 0 where there is none.
+func (sys *System) read(kind persistence.Kind, id string, body proto.Message) (uint64, error) {
+	rec, err := sys.journal.Get(kind, id)
+	if errors.Is(err, persistence.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := proto.Unmarshal(rec.Body, body); err != nil {
+		return 0, fmt.Errorf("decode %s %s: %w", kind, id, err)
+	}
+	return rec.Version, nil
+}
+
+// loadScheduler begins a new epoch: what was promised under an older one cannot be committed any more, and everybody
+// who has a part in the pool or the line is asked to say so.
+func loadScheduler(sys *System, _ address, _ moment) (*schedulerState, error) {
+	version, err := sys.read(persistence.KindScheduler, kindScheduler, &messages.SchedulerRecord{})
+	if err != nil {
+		return nil, err
+	}
+	body, err := proto.Marshal(&messages.SchedulerRecord{Epoch: version + 1})
+	if err != nil {
+		return nil, err
+	}
+	_, err = sys.journal.Commit(context.Background(), persistence.Commit{Puts: []persistence.Put{
+		{Kind: persistence.KindScheduler, ID: kindScheduler, Expect: version, State: "current", Body: body},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range []string{kindRun, kindWorker, kindLease} {
+		if i, ok := sys.refs.Load(routerOf(kind)); ok {
+			sys.send(i.(*actorInfo), broadcast{schedulerStarted{version + 1}})
+		}
+	}
+	return newScheduler(version+1, sys.cfg.LoopbackSlots > 0), nil
+}
+
+func loadWorker(sys *System, self address, _ moment) (workerState, error) {
+	r := &messages.WorkerRecord{}
+	name := unescape(self.id)
+	version, err := sys.read(persistence.KindWorker, name, r)
+	if err != nil || version == 0 {
+		return workerFrom(name, nil, 0, sys.timing), err
+	}
+	w := workerFrom(name, r, version, sys.timing)
+	_, w.sessionLives = sys.conns.Load(w.session)
+	return w, nil
+}
+
+// startWorker settles what a worker's record says of a connection: after a restart of the process there is none, and
+// after one of the actor alone its leases have to introduce themselves again.
+func startWorker(w workerState, at moment) decision {
+	var d decision
+	if w.version > 0 {
+		d.then(tell{routerOf(kindLease), broadcast{workerStarted{w.name}}})
+	}
+	if w.connected && !w.sessionLives {
+		d.then(again{sessionEnded{w.session}})
+	}
+	return d
+}
+
+func loadToken(sys *System, self address, _ moment) (tokenState, error) {
+	r := &messages.TokenRecord{}
+	name := unescape(self.id)
+	version, err := sys.read(persistence.KindToken, name, r)
+	if err != nil || version == 0 {
+		return tokenFrom(name, nil, 0, nil), err
+	}
+	bindings, err := sys.bindings(name, r.GetGeneration())
+	return tokenFrom(name, r, version, bindings), err
+}
+
+func (sys *System) bindings(token string, generation uint32) ([]*messages.BindingRecord, error) {
+	var bindings []*messages.BindingRecord
+	prefix := bindingID(token, generation, "")
+	err := sys.scan(persistence.KindBinding, false, prefix, func() proto.Message { return &messages.BindingRecord{} }, func(_ persistence.Record, m proto.Message) bool {
+		bindings = append(bindings, m.(*messages.BindingRecord))
+		return true
+	})
+	return bindings, err
+}
+
+// scan decodes the records of a scan; one that cannot be decoded is an error.
+func (sys *System) scan(kind persistence.Kind, ended bool, prefix string, body func() proto.Message, fn func(persistence.Record, proto.Message) bool) error {
+	var decodeErr error
+	err := sys.journal.Scan(kind, ended, prefix, "", func(rec persistence.Record) bool {
+		m := body()
+		if err := proto.Unmarshal(rec.Body, m); err != nil {
+			decodeErr = fmt.Errorf("decode %s %s: %w", kind, rec.ID, err)
+			return false
+		}
+		return fn(rec, m)
+	})
+	return errors.Join(err, decodeErr)
+}
+
+func loadRun(sys *System, self address, at moment) (*runState, error) {
+	id := unescape(self.id)
+	r := &messages.RunRecord{}
+	version, err := sys.read(persistence.KindRun, id, r)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		return &runState{id: id}, nil
+	}
+	plan, err := sys.planOf(r)
+	if err != nil {
+		return nil, err
+	}
+	found := foundRun{record: r, version: version, plan: plan, limit: sys.cfg.QueueTimeout}
+	if !messages.RunStatus(r.GetStatus()).Ended() {
+		if found.steps, err = sys.steps(id); err != nil {
+			return nil, err
+		}
+	}
+	return runFrom(found, at), nil
+}
+
+func (sys *System) steps(run string) ([]*messages.StepRecord, error) {
+	var steps []*messages.StepRecord
+	err := sys.scan(persistence.KindStep, false, run+"/", func() proto.Message { return &messages.StepRecord{} }, func(_ persistence.Record, m proto.Message) bool {
+		steps = append(steps, m.(*messages.StepRecord))
+		return true
+	})
+	return steps, err
+}
+
+// planOfRun is the plan of a run by its id.
+func (sys *System) planOfRun(run string) (*workflow.Plan, error) {
+	r := &messages.RunRecord{}
+	version, err := sys.read(persistence.KindRun, run, r)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		return nil, fmt.Errorf("run %s: %w", run, persistence.ErrNotFound)
+	}
+	return sys.planOf(r)
+}
+
+func loadStep(sys *System, self address, _ moment) (stepState, error) {
+	run, job, step, err := stepNames(self)
+	if err != nil {
+		return stepState{}, err
+	}
+	plan, err := sys.planOfRun(run)
+	if err != nil {
+		return stepState{}, err
+	}
+	ordinal, ok := ordinalOf(plan, job, step)
+	if !ok {
+		return stepState{}, fmt.Errorf("run %s has no step %s of job %s", run, step, job)
+	}
+	r := &messages.StepRecord{}
+	version, err := sys.read(persistence.KindStep, stepRecordID(run, uint32(ordinal)), r)
+	if err != nil {
+		return stepState{}, err
+	}
+	if version == 0 {
+		return stepState{}, fmt.Errorf("step %s of run %s: %w", step, run, persistence.ErrNotFound)
+	}
+	var pending uint64
+	if r.GetStatus() == string(messages.StepQueued) {
+		if pending, err = sys.read(persistence.KindPending, r.GetQueueId(), &messages.PendingRecord{}); err != nil {
+			return stepState{}, err
+		}
+	}
+	return stepFrom(r, version, pending, plan, sys.cfg.QueueTimeout), nil
+}
+
+// beginLease takes the state of a lease that has just been borne.
+func (sys *System) beginLease(msg any) (leaseState, bool) {
+	e, ok := msg.(ensureLease)
+	if !ok || e.born == nil {
+		return leaseState{}, false
+	}
+	return sys.equip(*e.born), true
+}
+
+// equip gives a lease what is the same for all.
+func (sys *System) equip(l leaseState) leaseState {
+	l.shipped, l.grace = sys.shipped(), sys.timing.grace
+	return l
+}
+
+func loadLease(sys *System, self address, _ moment) (leaseState, error) {
+	id := unescape(self.id)
+	r := &messages.LeaseRecord{}
+	version, err := sys.read(persistence.KindLease, id, r)
+	if err != nil {
+		return leaseState{}, err
+	}
+	if version == 0 { // nobody's: whatever its worker says is acknowledged, or it would repeat it for ever
+		return leaseState{
+			dispatchID: unescape(self.id), state: messages.LeaseExpired, stepKnows: true, slotKnows: true, unknown: id,
+		}, nil
+	}
+	plan, err := sys.planOfRun(r.GetRunId())
+	if err != nil {
+		return leaseState{}, err
+	}
+	if int(r.GetOrdinal()) >= len(plan.Steps) {
+		return leaseState{}, fmt.Errorf("lease %s: run %s has no step %d", id, r.GetRunId(), r.GetOrdinal())
+	}
+	return sys.equip(leaseFrom(r, version, plan.Name, &plan.Steps[r.GetOrdinal()])), nil
+}

@@ -1,0 +1,166 @@
+package actors
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// poisonAfter is how many panics at one kind of command an actor is given before the command is given up.
+const poisonAfter = 5
+
+// actorInfo is what can be seen of an actor from outside. It outlives the instance: a restart keeps it.
+type actorInfo struct {
+	address address
+	pid     *actor.PID
+	started time.Time
+
+	queued    atomic.Int64
+	processed atomic.Uint64
+	restarts  atomic.Int64
+	state     atomicWord
+	last      atomic.Value // reflect.Type of the last message
+	panics    map[string]int
+	backoff   backoff
+}
+
+type atomicWord struct{ v atomic.Pointer[string] }
+
+func (w *atomicWord) Store(s string) {
+	if old := w.v.Load(); old == nil || *old != s {
+		w.v.Store(&s)
+	}
+}
+
+func (w *atomicWord) Load() string {
+	if s := w.v.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+func (i *actorInfo) received(msg any) {
+	i.queued.Add(-1)
+	i.processed.Add(1)
+	i.last.Store(reflect.TypeOf(msg))
+}
+
+// panicked and isPoison are called by the actor alone.
+func (i *actorInfo) panicked(command string) {
+	if i.panics == nil {
+		i.panics = make(map[string]int)
+	}
+	i.panics[command]++
+}
+
+func (i *actorInfo) isPoison(cmd any) bool {
+	return len(i.panics) > 0 && i.panics[commandName(cmd)] >= poisonAfter
+}
+
+func (i *actorInfo) item() *messages.ActorItem {
+	item := &messages.ActorItem{
+		Pid: i.pid.GetId(), Kind: i.address.kind, State: i.state.Load(), Mailbox: int32(max(i.queued.Load(), 0)),
+		Processed: float64(i.processed.Load()), Restarts: int32(i.restarts.Load()), StartedAt: messages.Time(i.started),
+	}
+	if t, ok := i.last.Load().(reflect.Type); ok {
+		name := strings.TrimPrefix(t.String(), "actors.")
+		item.LastMessage = &name
+	}
+	return item
+}
+
+// spawn starts an actor below parent. Its address is routed to from now on.
+func (sys *System) spawn(parent actor.SpawnerContext, parentID string, props *actor.Props, at address, name string) *actorInfo {
+	info := &actorInfo{address: at, started: time.Now()}
+	id := name
+	if parentID != "" {
+		id = parentID + "/" + name
+	}
+	info.pid = actor.NewPID(sys.actors.Address(), id)
+	before, had := sys.byPID.Swap(id, info)
+	pid, err := parent.SpawnNamed(props, name)
+	if err != nil {
+		if had {
+			sys.byPID.Store(id, before)
+		} else {
+			sys.byPID.Delete(id)
+		}
+		// Its predecessor has not gone yet. Whoever wanted it asks again (rule P8).
+		sys.log.Debug("actor not started", slog.String(messages.KeyPID, id), slog.Any(messages.KeyErr, err))
+		return nil
+	}
+	info.pid = pid
+	sys.refs.Store(at, info)
+	return info
+}
+
+// info is the entry of an actor that has been spawned.
+func (sys *System) info(pid *actor.PID) *actorInfo {
+	if i, ok := sys.byPID.Load(pid.GetId()); ok {
+		return i.(*actorInfo)
+	}
+	return &actorInfo{pid: pid, started: time.Now()}
+}
+
+func (sys *System) addressOf(id string) address {
+	if i, ok := sys.byPID.Load(id); ok {
+		return i.(*actorInfo).address
+	}
+	return address{}
+}
+
+// forget drops an actor that has terminated.
+func (sys *System) forget(id string) {
+	if i, ok := sys.byPID.LoadAndDelete(id); ok {
+		sys.refs.CompareAndDelete(i.(*actorInfo).address, i)
+	}
+}
+
+// tell sends a message to the actor of that address. One that does not live is started by its router; a step that does
+// not is answered for by its run, and a session that does not is gone.
+func (sys *System) tell(to address, msg any) {
+	if i, ok := sys.refs.Load(to); ok {
+		sys.send(i.(*actorInfo), msg)
+		return
+	}
+	switch to.kind {
+	case kindStep:
+		run, _, _ := strings.Cut(to.id, "/")
+		sys.tell(address{kindRun, run}, msg)
+	case kindWorker, kindToken, kindRun, kindLease:
+		if i, ok := sys.refs.Load(routerOf(to.kind)); ok {
+			sys.send(i.(*actorInfo), route{to, msg})
+		}
+	}
+}
+
+func (sys *System) send(i *actorInfo, msg any) {
+	i.queued.Add(1)
+	sys.actors.Root.Send(i.pid, msg)
+}
+
+// tellPID sends to an actor by its PID, and drops the message if it is gone.
+func (sys *System) tellPID(pid *actor.PID, msg any) {
+	if i, ok := sys.byPID.Load(pid.GetId()); ok {
+		if counted(msg) {
+			i.(*actorInfo).queued.Add(1)
+		}
+		sys.actors.Root.Send(pid, msg)
+	}
+}
+
+// counted tells whether a message counts as work of its actor: its own timers do not.
+func counted(msg any) bool {
+	switch msg.(type) {
+	case timerElapsed, owedElapsed, flushBatch, childLeft:
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,460 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/workflow"
+)
+
+// Bounds of one of a run's commits, within what the journal takes: a birth is up to three records' worth of entries.
+const birthsPerCommit = 240
+
+// Names and times of a run's timers. A question to the scheduler that is not answered in time is a no.
+const (
+	timerReserve = "reserve"
+	timerCancel  = "cancel"
+	timerSpace   = "space"
+
+	reserveTime = 50 * time.Millisecond
+	cancelTime  = time.Second
+	spaceTime   = time.Second
+)
+
+// runState is a run: the DAG, and the births of its steps. Unlike the other machines it changes in place, for a run may
+// have ten thousand steps; what a refused commit has to undo stands in flight. The progress itself is never written: it
+// is derived from the records of the steps, so a run that restarts counts them anew.
+//
+//	submitted ─> running ── every step ended ─> succeeded | failed | cancelled
+//
+// A run gathers: all commands that have arrived are one batch, and one commit holds what follows from them (rule P7).
+type runState struct {
+	version uint64 // 0: nothing is known of it
+	id      string
+	plan    *workflow.Plan
+	limit   time.Duration // the orchestrator's queue timeout; 0: none
+
+	workflow, file, parent     string
+	sourceDigest, submitDigest string
+
+	status     messages.RunStatus
+	errText    string
+	fault      string                // a fault of ours ended it
+	jobs       []messages.StepStatus // what the event stream has said of them
+	cancelAt   time.Time
+	cancelBy   string
+	forced     bool
+	startedAt  time.Time
+	endedAt    time.Time
+	recordDue  bool // the run's own record has changed
+	progress   *workflow.Progress
+	phases     []phase
+	liveSteps  int
+	queue      []int // ready, to be born
+	neverBorn  []bornDead
+	events     []*messages.RunEvent
+	over       bool // every step has ended
+	overStatus messages.RunStatus
+	reserving  uint64 // the question that is under way; 0: none
+	questions  uint64
+	grants     map[int]grant
+	granted    bool
+	flight     *flight
+	answers    []respond
+	outOfSpace bool
+	cancelTold bool
+}
+
+// phase is how far a step is, as its run knows.
+type phase uint8
+
+const (
+	unborn phase = iota
+	live
+	ended
+)
+
+type bornDead struct {
+	ordinal int
+	status  messages.StepStatus
+}
+
+// flight is what the commit under way holds, in case it is refused.
+type flight struct {
+	births    []int
+	dead      []bornDead
+	events    []*messages.RunEvent
+	wroteRun  bool
+	submitted bool
+	over      bool
+	usedSlots bool
+}
+
+// submitRun is a client's wish for a run. The run id is the client's: the same again is the same run.
+type submitRun struct {
+	file, parent               string
+	sourceDigest, submitDigest string // the source itself is durable already
+	plan                       *workflow.Plan
+	limit                      time.Duration
+	answer                     *answer
+}
+
+// submitted answers submitRun.
+type submitted struct{ status messages.RunStatus }
+
+// cancelRun is a client's wish to end a run, or one of its steps.
+type cancelRun struct {
+	job, step string // empty: the run
+	by        string
+	force     bool
+	answer    *answer
+}
+
+// cancelAccepted answers cancelRun.
+type cancelAccepted struct {
+	status          messages.RunStatus
+	cancelRequested bool
+}
+
+// reserveSlots asks the scheduler for slots for steps that are ready. It is a question and no news.
+type reserveSlots struct {
+	run      address
+	question uint64
+	items    []reserveItem
+}
+
+type reserveItem struct {
+	ordinal    int
+	dispatchID string
+	placement  messages.Placement
+}
+
+// slotsReserved is the answer, one grant for each item.
+type slotsReserved struct {
+	question uint64
+	grants   []grant
+}
+
+type grant struct {
+	ordinal int
+	ok      bool
+	choice  choice
+	why     string
+}
+
+// reserveElapsed, cancelElapsed and spaceElapsed are the run's timers.
+type (
+	reserveElapsed struct{ question uint64 }
+	cancelElapsed  struct{}
+	spaceElapsed   struct{}
+)
+
+// foundRun is what the journal has of a run when its actor starts.
+type foundRun struct {
+	record  *messages.RunRecord
+	version uint64
+	plan    *workflow.Plan
+	limit   time.Duration
+	steps   []*messages.StepRecord
+}
+
+// runFrom is the state of a run as the journal has it, and what has to be done about it.
+func runFrom(f foundRun, at moment) *runState {
+	r := f.record
+	s := &runState{
+		version: f.version, id: r.GetRunId(), plan: f.plan, limit: f.limit, workflow: r.GetWorkflowName(), file: r.GetFile(),
+		parent: r.GetParentRunId(), sourceDigest: r.GetSourceDigest(), submitDigest: r.GetSubmitDigest(),
+		status: messages.RunStatus(r.GetStatus()), errText: r.GetError(), cancelAt: messages.GoTime(r.GetCancelRequestedAt()),
+		cancelBy: r.GetCancelRequestedBy(), startedAt: messages.GoTime(r.GetStartedAt()), endedAt: messages.GoTime(r.GetEndedAt()),
+	}
+	if s.status.Ended() {
+		return s
+	}
+	s.phases = make([]phase, len(f.plan.Steps))
+	s.jobs = make([]messages.StepStatus, len(f.plan.Jobs))
+	for i, j := range r.GetJobs() {
+		s.jobs[i] = messages.StepStatus(j.GetStatus())
+	}
+	done := make(map[int]messages.StepStatus)
+	for _, rec := range f.steps {
+		status := messages.StepStatus(rec.GetStatus())
+		ordinal := int(rec.GetOrdinal())
+		if status.Ended() {
+			s.phases[ordinal] = ended
+			done[ordinal] = status
+			s.noteError(rec.GetJob(), rec.GetStep(), status, rec.GetError())
+		} else {
+			s.phases[ordinal] = live
+			s.liveSteps++
+		}
+	}
+	progress, change := workflow.ResumeProgress(f.plan, done)
+	s.progress = progress
+	s.take(change, at.now)
+	return s
+}
+
+// resumeRun bears the actors of the steps that live, and goes on with what the journal leaves to do.
+func (s *runState) resume(at moment) decision {
+	var d decision
+	if s.version == 0 || s.status.Ended() {
+		return d
+	}
+	for o, p := range s.phases {
+		if p == live {
+			d.then(bear{child: s.stepAddress(o)})
+		}
+	}
+	if !s.cancelAt.IsZero() {
+		s.stopBirths(at)
+	}
+	s.proceed(&d, at)
+	return d
+}
+
+func (s *runState) stepAddress(ordinal int) address {
+	def := &s.plan.Steps[ordinal]
+	return stepAddress(s.id, s.plan.Jobs[def.Job].Name, def.Name)
+}
+
+// stepRun is the transition of a run: a batch of commands in, one decision out.
+func stepRun(s *runState, batch []any, at moment) (*runState, decision) {
+	var d decision
+	if len(batch) == 1 {
+		if refused, ok := batch[0].(commitRefused); ok {
+			s.refused(refused, &d, at)
+			return s, d
+		}
+	}
+	s.flight = nil
+	for _, cmd := range batch {
+		s.note(cmd, &d, at)
+	}
+	s.proceed(&d, at)
+	if s.status.Ended() || s.plan == nil { // nothing is left to do but to answer
+		d.then(leave{})
+	}
+	return s, d
+}
+
+// note takes one command of a batch.
+func (s *runState) note(cmd any, d *decision, at moment) {
+	switch c := cmd.(type) {
+	case submitRun:
+		s.submit(c, d, at)
+	case cancelRun:
+		s.cancel(c, d, at)
+	case stepEnded:
+		s.stepEnded(c, d, at)
+	case slotsReserved:
+		if c.question != s.reserving || c.question == 0 {
+			d.then(s.release(c.grants)...)
+			return
+		}
+		s.reserving, s.granted = 0, true
+		s.grants = make(map[int]grant, len(c.grants))
+		for _, g := range c.grants {
+			s.grants[g.ordinal] = g
+		}
+		d.then(disarm{timerReserve})
+	case reserveElapsed:
+		if c.question == s.reserving && c.question != 0 {
+			s.reserving, s.granted, s.grants = 0, true, nil
+		}
+	case cancelElapsed:
+		s.cancelTold = false
+	case spaceElapsed:
+		s.outOfSpace = false
+	case schedulerStarted:
+		if s.reserving != 0 { // the one that was asked is gone
+			s.reserving, s.granted, s.grants = 0, true, nil
+		}
+		d.then(tellChildren{c})
+	case leaseEnded: // its step has left, so it knows
+		if o := s.ordinalOf(c); o < 0 || s.phases == nil || s.phases[o] != live {
+			d.then(tell{leaseAddress(c.lease), leaseNoted{c.lease}})
+		}
+	case assignStep: // the same: it needs no slot
+		d.then(tell{schedulerAddress, releaseSlot{dispatchID: c.dispatchID}})
+	case queueDeadline:
+		d.then(tell{schedulerAddress, withdrawStep(c)})
+	case poisoned:
+		s.fail("internal error: the run's actor panicked at the same command each time", d, at)
+	}
+}
+
+// ordinalOf finds the step of a lease's end by its dispatch id; -1 where there is none.
+func (s *runState) ordinalOf(c leaseEnded) int {
+	if s.plan == nil {
+		return -1
+	}
+	rest := c.lease[min(len(s.id), len(c.lease)):]
+	var ordinal, n, generation int
+	if _, err := fmt.Sscanf(rest, ".%d.%d/%d", &ordinal, &n, &generation); err != nil || ordinal >= len(s.plan.Steps) {
+		return -1
+	}
+	return ordinal
+}
+
+func (s *runState) submit(c submitRun, d *decision, at moment) {
+	if s.version > 0 || s.plan != nil {
+		answer := respond{to: c.answer, result: submitted{s.status}}
+		if c.submitDigest != s.submitDigest {
+			answer = respond{to: c.answer, err: messages.Faultf(messages.CodeRunIDConflict, "run %s was submitted before with another workflow or other inputs", s.id)}
+		}
+		if s.version == 0 {
+			s.answers = append(s.answers, answer) // the commit is under way
+		} else {
+			d.then(answer)
+		}
+		return
+	}
+	s.plan, s.limit = c.plan, c.limit
+	s.workflow, s.file, s.parent = c.plan.Name, c.file, c.parent
+	s.sourceDigest, s.submitDigest = c.sourceDigest, c.submitDigest
+	s.status, s.startedAt = messages.RunRunning, at.now
+	s.jobs = make([]messages.StepStatus, len(c.plan.Jobs))
+	for i := range s.jobs {
+		s.jobs[i] = messages.StepPending
+	}
+	s.phases = make([]phase, len(c.plan.Steps))
+	s.recordDue = true
+	e := s.event(messages.EventRunStarted, at.now)
+	e.WorkflowName = &s.workflow
+	s.events = append(s.events, e)
+	s.answers = append(s.answers, respond{to: c.answer, result: submitted{s.status}})
+	s.progress = workflow.NewProgress(c.plan)
+	s.take(s.progress.Begin(), at.now)
+}
+
+// take notes what the DAG says: steps to be born or skipped, jobs that started or ended, the end. What the stream has
+// said of a job already is not said again.
+func (s *runState) take(c workflow.Change, now time.Time) {
+	for _, j := range c.JobsStarted {
+		if s.jobs[j] == messages.StepPending || s.jobs[j] == "" {
+			s.sayJob(j, messages.StepRunning, messages.EventJobStarted, now)
+		}
+	}
+	for _, o := range c.Ready {
+		if s.phases[o] == unborn {
+			s.queue = append(s.queue, o)
+		}
+	}
+	for _, o := range c.Skipped {
+		if s.phases[o] == unborn {
+			s.phases[o] = ended
+			s.neverBorn = append(s.neverBorn, bornDead{o, messages.StepSkipped})
+		}
+	}
+	for _, e := range c.JobsEnded {
+		if s.jobs[e.Job].Ended() {
+			continue
+		}
+		kind := map[messages.StepStatus]string{
+			messages.StepSucceeded: messages.EventJobSucceeded, messages.StepFailed: messages.EventJobFailed,
+			messages.StepSkipped: messages.EventJobSkipped, messages.StepCancelled: messages.EventJobCancelled,
+		}[e.Status]
+		s.sayJob(e.Job, e.Status, kind, now)
+	}
+	if c.RunEnded {
+		s.over, s.overStatus = true, c.RunStatus
+	}
+}
+
+func (s *runState) sayJob(job int, status messages.StepStatus, kind string, now time.Time) {
+	s.jobs[job] = status
+	s.recordDue = true
+	e := s.event(kind, now)
+	e.Job = &s.plan.Jobs[job].Name
+	s.events = append(s.events, e)
+}
+
+func (s *runState) stepEnded(c stepEnded, d *decision, at moment) {
+	// The step's own record says how it ended, and a run that restarts reads it: nothing has to be written first.
+	d.then(tell{c.step, endNoted{}})
+	if s.status.Ended() || s.phases == nil || int(c.ordinal) >= len(s.phases) || s.phases[c.ordinal] == ended {
+		return
+	}
+	s.phases[c.ordinal] = ended
+	s.liveSteps--
+	def := &s.plan.Steps[c.ordinal]
+	s.noteError(s.plan.Jobs[def.Job].Name, def.Name, c.status, c.err)
+	s.take(s.progress.End(int(c.ordinal), c.status), at.now)
+	if !s.cancelAt.IsZero() {
+		s.stopBirths(at)
+	}
+}
+
+func (s *runState) noteError(job, step string, status messages.StepStatus, text string) {
+	if status == messages.StepFailed && s.errText == "" {
+		s.errText = fmt.Sprintf("step %s of job %s failed: %s", step, job, text)
+	}
+}
+
+func (s *runState) cancel(c cancelRun, d *decision, at moment) {
+	switch {
+	case s.version == 0:
+		d.then(respond{to: c.answer, err: messages.Faultf(messages.CodeNotFound, "no run %s", s.id)})
+	case s.status.Ended():
+		d.then(respond{to: c.answer, result: cancelAccepted{s.status, !s.cancelAt.IsZero()}})
+	case c.step != "":
+		s.cancelOne(c, d, at)
+	default:
+		if s.cancelAt.IsZero() || (c.force && !s.forced) {
+			if s.cancelAt.IsZero() {
+				s.cancelAt, s.cancelBy = at.now, c.by
+			}
+			s.forced = s.forced || c.force
+			s.recordDue, s.cancelTold = true, false
+			s.stopBirths(at)
+		}
+		s.answers = append(s.answers, respond{to: c.answer, result: cancelAccepted{s.status, true}})
+	}
+}
+
+func (s *runState) cancelOne(c cancelRun, d *decision, at moment) {
+	for o := range s.plan.Steps {
+		def := &s.plan.Steps[o]
+		if def.Name != c.step || (c.job != "" && s.plan.Jobs[def.Job].Name != c.job) {
+			continue
+		}
+		switch s.phases[o] {
+		case live:
+			d.then(tell{s.stepAddress(o), cancelStep{by: c.by, force: c.force, at: at.now}})
+		case unborn:
+			s.neverBear(o, at)
+		}
+		s.answers = append(s.answers, respond{to: c.answer, result: cancelAccepted{s.status, !s.cancelAt.IsZero()}})
+		return
+	}
+	d.then(respond{to: c.answer, err: messages.Faultf(messages.CodeNotFound, "run %s has no step %s", s.id, c.step)})
+}
+
+// stopBirths ends what has not been born: a cancelled run starts nothing more.
+func (s *runState) stopBirths(at moment) {
+	s.queue = nil
+	for o, p := range s.phases {
+		if p == unborn {
+			s.neverBear(o, at)
+		}
+	}
+}
+
+func (s *runState) neverBear(o int, at moment) {
+	if s.phases[o] != unborn {
+		return
+	}
+	s.phases[o] = ended
+	s.neverBorn = append(s.neverBorn, bornDead{o, messages.StepCancelled})
+	s.take(s.progress.End(o, messages.StepCancelled), at.now)
+}
+
+// fail ends the run after a fault of ours: its steps are cancelled.
+func (s *runState) fail(text string, d *decision, at moment) {
+	if s.version == 0 || s.status.Ended() {
+		return
+	}
+	s.fault = text
+	s.cancel(cancelRun{by: "swampd", force: true}, d, at)
+}

@@ -1,0 +1,347 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
+)
+
+// A machine is what a runner needs of one kind of actor: its two pure functions, and how its state comes out of the
+// journal. S may be a value or, for machines that change in place, a pointer.
+type machine[S any] struct {
+	kind string
+	// load reads the state that the journal has of the actor, or that of one that does not exist yet.
+	load func(sys *System, self address, at moment) (S, error)
+	// begin is the first state from the message that the actor was borne with.
+	begin func(msg any) (S, bool)
+	// step takes one command, or with gathers a []any of all that have arrived.
+	step    func(S, any, moment) (S, decision)
+	gathers bool
+	// resume is what is owed.
+	resume func(S, moment) []obligation
+	// start is what is to be done once, when the actor starts with a state that it has loaded.
+	start func(S, moment) decision
+	// word is the state in a word, for people.
+	word func(S) string
+}
+
+// runner is the actor around a machine: decide, commit, act, answer. It holds no decision about the domain.
+type runner[S any] struct {
+	sys     *System
+	machine *machine[S]
+	self    address
+	info    *actorInfo
+
+	loaded bool
+	state  S
+	batch  []any
+	stands bool // a flush stands in the mailbox
+	timers timers
+	owed   ledger
+	ending bool
+}
+
+// flushBatch is what a gathering actor sends to itself, behind what has arrived.
+type flushBatch struct{}
+
+func (r *runner[S]) Receive(ctx actor.Context) {
+	switch msg := ctx.Message().(type) {
+	case *actor.Started:
+		r.started(ctx)
+	case *actor.Stopping, *actor.Restarting:
+		r.ending = true
+		r.timers.stop()
+		r.owed.stop()
+	case *actor.Stopped:
+	case *actor.Terminated:
+		r.sys.forget(msg.Who.GetId())
+	case flushBatch:
+		r.guard(r.batch, func() { r.flush(ctx) })
+	case timerElapsed:
+		if cmd, ok := r.timers.due(msg); ok {
+			r.guard(cmd, func() { r.take(ctx, cmd) })
+		}
+	case owedElapsed:
+		r.owed.repeat(r.sys, time.Now())
+	case childLeft:
+		// A child of a run has ended: it is stopped once it has nothing queued.
+		r.sys.stopChild(ctx, msg.child)
+	default:
+		r.info.received(msg)
+		r.guard(msg, func() { r.take(ctx, msg) })
+	}
+}
+
+// started is a fresh instance. After a panic it reads what it is from the journal at once, and does what it owes; at its
+// birth the message that it was borne with says it.
+func (r *runner[S]) started(ctx actor.Context) {
+	r.self = r.sys.addressOf(ctx.Self().Id)
+	r.info = r.sys.info(ctx.Self())
+	r.timers.init(r.sys, ctx.Self())
+	r.owed.init(r.sys, ctx.Self())
+	if r.info.restarts.Load() > 0 {
+		r.guard("start", func() { r.ensureLoaded(ctx, nil) })
+	}
+}
+
+// guard counts a command that panics, so that one which panics every time is taken out of the way.
+func (r *runner[S]) guard(cmd any, fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			name := commandName(cmd)
+			r.info.panicked(name)
+			r.sys.log.Error("actor panicked", slog.String(messages.KeyPID, r.info.pid.Id), slog.String(messages.KeyCommand, name),
+				slog.Any(messages.KeyErr, p), slog.String(messages.KeyStack, string(debug.Stack())))
+			panic(p)
+		}
+	}()
+	fn()
+}
+
+// commandName is a command's type, for people. Of a batch it is the first one's.
+func commandName(cmd any) string {
+	if batch, ok := cmd.([]any); ok && len(batch) > 0 {
+		cmd = batch[0]
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", cmd), "actors.")
+}
+
+// ensureLoaded makes the state known: from the message that the actor was borne with, or from the journal.
+func (r *runner[S]) ensureLoaded(ctx actor.Context, msg any) {
+	if r.loaded {
+		return
+	}
+	at := r.sys.moment()
+	if msg != nil && r.machine.begin != nil {
+		if state, ok := r.machine.begin(msg); ok {
+			r.state, r.loaded = state, true
+			r.settle(at)
+			return
+		}
+	}
+	state, err := r.machine.load(r.sys, r.self, at)
+	if err != nil {
+		panic(fmt.Errorf("load %s %s: %w", r.self.kind, r.self.id, err))
+	}
+	r.state, r.loaded = state, true
+	if r.machine.start != nil {
+		r.carry(ctx, nil, state, r.machine.start(state, at), at)
+	}
+	r.settle(at)
+}
+
+func (r *runner[S]) take(ctx actor.Context, cmd any) {
+	r.ensureLoaded(ctx, cmd)
+	if r.ending {
+		return
+	}
+	if _, ok := cmd.(wake); ok {
+		return
+	}
+	if r.info.isPoison(cmd) {
+		r.sys.log.Error("command given up after panics", slog.String(messages.KeyPID, r.info.pid.Id), slog.String(messages.KeyCommand, commandName(cmd)))
+		giveUp(cmd)
+		cmd = poisoned{cmd}
+	}
+	if !r.machine.gathers {
+		r.handle(ctx, cmd)
+		return
+	}
+	r.batch = append(r.batch, cmd)
+	if !r.stands {
+		r.stands = true
+		ctx.Send(ctx.Self(), flushBatch{})
+	}
+}
+
+func (r *runner[S]) flush(ctx actor.Context) {
+	batch := r.batch
+	r.batch, r.stands = nil, false
+	if len(batch) > 0 && !r.ending {
+		r.handle(ctx, batch)
+	}
+}
+
+func (r *runner[S]) handle(ctx actor.Context, cmd any) {
+	at := r.sys.moment()
+	next, d := r.machine.step(r.state, cmd, at)
+	r.carry(ctx, cmd, next, d, at)
+	r.settle(at)
+}
+
+// settle looks at what the state owes now.
+func (r *runner[S]) settle(at moment) {
+	r.info.state.Store(r.machine.word(r.state))
+	if r.machine.resume != nil && !r.ending {
+		r.owed.settle(r.sys, r.machine.resume(r.state, at), at.now)
+	}
+}
+
+// carry commits a decision, takes the new state, and acts. A commit that was refused goes back to the machine.
+func (r *runner[S]) carry(ctx actor.Context, cmd any, next S, d decision, at moment) {
+	for tries := 0; ; tries++ {
+		r.sys.hook(pointDecided, r.self, cmd)
+		err := r.sys.commit(d)
+		if err == nil {
+			break
+		}
+		if !r.refusable(err, tries) {
+			return
+		}
+		refused := commitRefused{cmd: cmd, noSpace: errors.Is(err, persistence.ErrNoSpace), effects: d.effects}
+		var in any = refused
+		if r.machine.gathers {
+			in = []any{refused}
+		}
+		next, d = r.machine.step(r.state, in, at)
+	}
+	r.state = next
+	if d.durable() {
+		r.sys.hook(pointCommitted, r.self, cmd)
+	}
+	for _, e := range d.effects {
+		r.act(ctx, e)
+	}
+}
+
+// refusable tells whether the machine can answer the refusal. A stale writer reloads by way of a panic; an error that
+// belongs to no operation ends the process, since after it nothing can be believed.
+func (r *runner[S]) refusable(err error, tries int) bool {
+	switch {
+	case errors.Is(err, persistence.ErrClosed):
+		r.ending = true
+		return false
+	case errors.Is(err, persistence.ErrStaleWriter):
+		panic(fmt.Errorf("%s %s: %w", r.self.kind, r.self.id, err))
+	case !persistence.OfOperation(err):
+		r.sys.fail(fmt.Errorf("commit of %s %s: %w", r.self.kind, r.self.id, err))
+		r.ending = true
+		return false
+	case tries >= 3:
+		panic(fmt.Errorf("%s %s: commit refused again and again: %w", r.self.kind, r.self.id, err))
+	default:
+		return true
+	}
+}
+
+func (r *runner[S]) act(ctx actor.Context, e effect) {
+	switch e := e.(type) {
+	case tell:
+		r.sys.tell(e.to, e.msg)
+	case respond:
+		e.to.give(e.result, e.err)
+	case transmit:
+		if !r.sys.transmit(e.session, e.frame) && r.machine.kind == kindWorker {
+			ctx.Send(ctx.Self(), sessionEnded{e.session}) // its end may have come before its enrollment
+		}
+	case hangUp:
+		r.sys.hangUp(e.session, e.code, e.text)
+	case probe:
+		r.sys.probe(e, ctx.Self())
+	case arm:
+		r.timers.arm(e)
+	case disarm:
+		r.timers.disarm(e.name)
+	case again:
+		ctx.Send(ctx.Self(), e.cmd)
+	case bear:
+		r.sys.bear(ctx, e)
+	case endChild:
+		r.sys.stopChild(ctx, e.child)
+	case tellChildren:
+		for _, child := range ctx.Children() {
+			r.sys.tellPID(child, e.msg)
+		}
+	case closeLog:
+		if err := r.sys.journal.CloseOutput(e.dispatch); err != nil {
+			r.sys.log.Warn("output log not closed", slog.String(messages.KeyDispatch, e.dispatch), slog.Any(messages.KeyErr, err))
+		}
+	case leave:
+		r.sys.leave(ctx, r.self)
+	}
+}
+
+// commit makes a decision durable.
+func (sys *System) commit(d decision) error {
+	if !d.durable() {
+		return nil
+	}
+	if d.log != nil {
+		chunks := make([]persistence.Chunk, len(d.log.chunks))
+		for i, c := range d.log.chunks {
+			chunks[i] = persistence.Chunk{Offset: uint64(c.GetOffset()), Stream: c.GetStream(), Time: messages.GoTime(c.GetAt()), Data: c.GetData()}
+		}
+		if err := sys.journal.AppendOutput(d.log.dispatch, chunks); err != nil {
+			return err
+		}
+	}
+	if len(d.writes) == 0 && len(d.events) == 0 {
+		return nil
+	}
+	c := persistence.Commit{
+		Class: persistence.Class(d.class), Puts: make([]persistence.Put, len(d.writes)),
+		Conditions: make([]persistence.Condition, len(d.requires)), Appends: make([]persistence.Append, len(d.events)),
+	}
+	for i, w := range d.writes {
+		body, err := proto.Marshal(w.body)
+		if err != nil {
+			return fmt.Errorf("encode %s %s: %w", w.kind, w.id, err)
+		}
+		c.Puts[i] = persistence.Put{Kind: persistence.Kind(w.kind), ID: w.id, Expect: w.replaces, State: w.state, Ended: w.ended, Body: body}
+	}
+	for i, q := range d.requires {
+		c.Conditions[i] = persistence.Condition{Kind: persistence.Kind(q.kind), ID: q.id, Version: q.version}
+	}
+	for i, e := range d.events {
+		body, err := proto.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("encode event of %s: %w", d.stream, err)
+		}
+		c.Appends[i] = persistence.Append{Stream: d.stream, Body: body, New: d.newStream && i == 0}
+	}
+	if _, err := sys.journal.Commit(context.Background(), c); err != nil {
+		return err
+	}
+	sys.counters.count(d)
+	return nil
+}
+
+// count counts the births and ends of a commit.
+func (c *counters) count(d decision) {
+	for _, w := range d.writes {
+		switch {
+		case w.kind == kindRun && w.ended:
+			c.runsEnded.add(messages.RunStatus(w.state))
+			c.runsLive.Add(-1)
+		case w.kind == kindRun && w.replaces == 0:
+			c.runsLive.Add(1)
+		case w.kind == kindStep && messages.StepStatus(w.state).Ended():
+			c.stepsEnded.add(messages.StepStatus(w.state))
+		}
+	}
+}
+
+// giveUp answers whoever asked with a command that is given up.
+func giveUp(cmd any) {
+	err := messages.Faultf(messages.CodeInternal, "internal error: see the orchestrator's log")
+	switch c := cmd.(type) {
+	case submitRun:
+		c.answer.give(nil, err)
+	case cancelRun:
+		c.answer.give(nil, err)
+	case createToken:
+		c.answer.give(nil, err)
+	case revokeToken:
+		c.answer.give(nil, err)
+	}
+}

@@ -1,0 +1,535 @@
+package actors
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// schedulerState is the pool and the line: demand classes, reservations, deadlines. It lives in memory only; a new
+// scheduler has a new epoch, and everybody who has a part in it says so again (rule P9). It changes in place, since a
+// pool with 100,000 waiting steps cannot be copied; nothing of it is ever committed, so nothing has to be undone.
+//
+// Invariant: nothing waits beside a free match, but for steps that a worker has just refused (parked), which wait for the
+// pool to change, and workers that have just refused, which get nothing until they stir or a moment has passed.
+type schedulerState struct {
+	epoch    uint64
+	loopback bool // unplaced steps run on loopback only
+	workers  map[string]*poolWorker
+	classes  map[string]*demandClass
+	offers   map[string]*offer // by queue id, those that are assigned too
+	taken    map[string]*slot  // by dispatch id
+	paused   map[string]bool   // workers that have just refused
+	parked   int               // steps that have just been refused
+	clock    deadlines
+	armed    time.Time
+	waiting  int
+}
+
+// poolWorker is a worker as the scheduler knows it.
+type poolWorker struct {
+	workerKnown
+	traits       string // what a placement without a target sees of it
+	taken        int
+	refusedUntil time.Time
+	refusals     int
+}
+
+// slot is one taken slot: by a choice that is under way, or by a lease.
+type slot struct {
+	worker  string
+	queueID string // of the offer that it was chosen for, if any
+	choice  choice
+}
+
+// offer is one step in line.
+type offer struct {
+	offerStep
+	class    *demandClass
+	assigned bool
+	index    int // in its class's line; -1: not in it
+}
+
+// demandClass is all waiting steps with an equal placement.
+type demandClass struct {
+	placement messages.Placement
+	line      line
+	parked    []*offer
+	fits      map[string]bool // by traits
+}
+
+// workerStirred says that a worker reported: it may have room again.
+type workerStirred struct{ worker string }
+
+// deadlineElapsed is the scheduler's one timer.
+type deadlineElapsed struct{}
+
+const timerDeadline = "deadline"
+
+// refusalPause is how long a worker that refused gets nothing, the first time; it doubles up to refusalPauseMax.
+const (
+	refusalPause    = time.Second
+	refusalPauseMax = 30 * time.Second
+)
+
+func newScheduler(epoch uint64, loopback bool) *schedulerState {
+	return &schedulerState{
+		epoch: epoch, loopback: loopback, workers: make(map[string]*poolWorker), classes: make(map[string]*demandClass),
+		offers: make(map[string]*offer), taken: make(map[string]*slot), paused: make(map[string]bool),
+	}
+}
+
+// stepScheduler is the transition of the scheduler.
+func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, decision) {
+	var d decision
+	switch c := cmd.(type) {
+	case offerStep:
+		s.offer(c, &d, at)
+	case withdrawStep:
+		s.withdraw(c.queueID)
+	case releaseSlot:
+		s.release(c, &d, at)
+	case reserveSlots:
+		s.reserve(c, &d, at)
+	case holdSlot:
+		s.take(c.dispatchID, &slot{worker: c.worker})
+		d.then(tell{leaseAddress(leaseID(c.dispatchID, c.generation)), slotNoted{c.dispatchID}})
+	case workerKnown:
+		s.know(c, &d, at)
+	case workerStirred:
+		if w := s.workers[c.worker]; w != nil {
+			s.unpause(w)
+			w.refusals = 0
+			s.changed(w, &d, at)
+		}
+	case deadlineElapsed:
+		s.elapsed(&d, at)
+	case askWhy:
+		d.then(respond{to: c.answer, result: s.why(c.placements, at.now)})
+	case askPool:
+		d.then(respond{to: c.answer, result: s.pool()})
+	}
+	s.rearm(&d, at)
+	return s, d
+}
+
+// offer stands a step in line, or hands it out at once. A repeat of an offer that is assigned gets the same choice again:
+// the first may have been lost.
+func (s *schedulerState) offer(c offerStep, d *decision, at moment) {
+	d.then(tell{c.step, offerNoted{c.queueID, s.epoch}})
+	if o := s.offers[c.queueID]; o != nil {
+		if o.assigned {
+			d.then(tell{c.step, assignStep{o.queueID, o.dispatchID, s.taken[o.dispatchID].choice}})
+		}
+		return
+	}
+	o := &offer{offerStep: c, class: s.class(c.placement), index: -1}
+	s.offers[c.queueID] = o
+	s.waiting++
+	if !c.deadline.IsZero() {
+		s.clock.push(due{c.deadline, c.queueID})
+	}
+	if len(s.clock) > 2*s.waiting+1024 { // steps that got a worker long before their time leave theirs behind
+		s.clock.keep(func(d due) bool { o := s.offers[d.queueID]; return o != nil && !o.assigned })
+	}
+	if c.parked {
+		o.class.parked = append(o.class.parked, o)
+		s.parked++
+		return
+	}
+	if w := s.choose(o.class, at.now); w != nil {
+		s.assign(o, w, d)
+		return
+	}
+	o.class.line.push(o)
+}
+
+func (s *schedulerState) class(p messages.Placement) *demandClass {
+	key := p.Key()
+	c := s.classes[key]
+	if c == nil {
+		c = &demandClass{placement: p, fits: make(map[string]bool)}
+		s.classes[key] = c
+	}
+	return c
+}
+
+// forget drops a class that nobody waits in.
+func (s *schedulerState) forget(c *demandClass) {
+	if len(c.line) == 0 && len(c.parked) == 0 {
+		delete(s.classes, c.placement.Key())
+	}
+}
+
+// fit tells whether a worker may serve a class. Unplaced steps run on loopback where there is one, and placed steps never
+// do: placement does not fall back.
+func (s *schedulerState) fit(c *demandClass, w *poolWorker) bool {
+	if c.placement.IsZero() {
+		return w.loopback == s.loopback
+	}
+	if w.loopback {
+		return false
+	}
+	if c.placement.Target != "" {
+		return c.placement.Match(w.candidate()).OK
+	}
+	ok, known := c.fits[w.traits]
+	if !known {
+		ok = c.placement.Match(w.candidate()).OK
+		c.fits[w.traits] = ok
+	}
+	return ok
+}
+
+func (w *poolWorker) candidate() messages.Candidate {
+	return messages.Candidate{Name: w.name, Instance: w.instance, Labels: w.labels, Platform: w.platform, Arch: w.arch}
+}
+
+// free is how many slots the worker may be given work for now.
+func (w *poolWorker) free(now time.Time) int {
+	if w.status != messages.WorkerIdle || now.Before(w.refusedUntil) {
+		return 0
+	}
+	return w.capacity - w.taken
+}
+
+// choose picks the worker for a class: most free slots, then name.
+func (s *schedulerState) choose(c *demandClass, now time.Time) *poolWorker {
+	var best *poolWorker
+	for _, w := range s.workers {
+		free := w.free(now)
+		if free <= 0 || !s.fit(c, w) {
+			continue
+		}
+		if best == nil || free > best.free(now) || (free == best.free(now) && w.name < best.name) {
+			best = w
+		}
+	}
+	return best
+}
+
+func (s *schedulerState) choice(w *poolWorker) choice {
+	return choice{worker: w.name, instance: w.instance, version: w.version, epoch: s.epoch}
+}
+
+func (s *schedulerState) take(dispatchID string, sl *slot) {
+	if old := s.taken[dispatchID]; old != nil {
+		s.untake(old)
+	}
+	s.taken[dispatchID] = sl
+	if w := s.workers[sl.worker]; w != nil {
+		w.taken++
+	}
+}
+
+func (s *schedulerState) untake(sl *slot) {
+	if w := s.workers[sl.worker]; w != nil {
+		w.taken--
+	}
+}
+
+// assign hands a step to a worker; the slot counts as taken from here on.
+func (s *schedulerState) assign(o *offer, w *poolWorker, d *decision) {
+	o.class.line.remove(o)
+	s.forget(o.class)
+	o.assigned = true
+	s.waiting--
+	c := s.choice(w)
+	s.take(o.dispatchID, &slot{worker: w.name, queueID: o.queueID, choice: c})
+	d.then(tell{o.step, assignStep{o.queueID, o.dispatchID, c}})
+}
+
+// withdraw takes a step out of line. The slot of a choice that is under way stays taken until the step gives it back.
+func (s *schedulerState) withdraw(queueID string) {
+	o := s.offers[queueID]
+	if o == nil {
+		return
+	}
+	if o.assigned {
+		return // the step answers the assignment with a release
+	}
+	delete(s.offers, queueID)
+	s.waiting--
+	o.class.line.remove(o)
+	if i := slices.Index(o.class.parked, o); i >= 0 {
+		o.class.parked = slices.Delete(o.class.parked, i, i+1)
+		s.parked--
+	}
+	s.forget(o.class)
+}
+
+// release frees a slot.
+func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
+	if c.from != (address{}) {
+		d.then(tell{c.from, slotNoted{c.dispatchID}})
+	}
+	sl := s.taken[c.dispatchID]
+	if sl == nil {
+		return
+	}
+	delete(s.taken, c.dispatchID)
+	delete(s.offers, sl.queueID)
+	s.untake(sl)
+	w := s.workers[sl.worker]
+	if w == nil {
+		return
+	}
+	if c.refusedBy != "" {
+		// What we believe of its slots is not what it believes. It gets nothing until it stirs, or a moment has passed.
+		w.refusedUntil = at.now.Add(min(refusalPause<<min(w.refusals, 8), refusalPauseMax))
+		w.refusals++
+		s.paused[w.name] = true
+		return
+	}
+	w.refusals = 0
+	s.changed(w, d, at)
+}
+
+// reserve answers a run's question for slots. The same question again replaces what was reserved for it.
+func (s *schedulerState) reserve(c reserveSlots, d *decision, at moment) {
+	answer := slotsReserved{question: c.question, grants: make([]grant, 0, len(c.items))}
+	whys := make(map[*demandClass]string)
+	for _, item := range c.items {
+		if old := s.taken[item.dispatchID]; old != nil {
+			s.untake(old)
+			delete(s.taken, item.dispatchID)
+		}
+		class := s.class(item.placement)
+		w := s.choose(class, at.now)
+		g := grant{ordinal: item.ordinal, ok: w != nil}
+		if w != nil {
+			g.choice = s.choice(w)
+			s.take(item.dispatchID, &slot{worker: w.name, choice: g.choice})
+		} else {
+			if whys[class] == "" {
+				whys[class] = s.whyOf(class, at.now)
+			}
+			g.why = whys[class]
+		}
+		answer.grants = append(answer.grants, g)
+		s.forget(class)
+	}
+	d.then(tell{c.run, answer})
+}
+
+// know takes what a worker is now.
+func (s *schedulerState) know(c workerKnown, d *decision, at moment) {
+	d.then(tell{c.worker, workerNoted{c.version}})
+	w := s.workers[c.name]
+	if w == nil {
+		w = &poolWorker{}
+		for _, sl := range s.taken {
+			if sl.worker == c.name {
+				w.taken++
+			}
+		}
+		s.workers[c.name] = w
+	} else if w.version >= c.version {
+		return
+	}
+	if w.instance != c.instance {
+		s.unpause(w)
+		w.refusals = 0
+	}
+	w.workerKnown = c
+	w.traits = c.labels.String() + "\x00" + c.platform + "/" + c.arch
+	s.changed(w, d, at)
+}
+
+// changed looks again after a change of one worker: it is served, and parked steps get back into line.
+func (s *schedulerState) changed(w *poolWorker, d *decision, at moment) {
+	if s.parked == 0 {
+		s.serve(w, d, at)
+		return
+	}
+	s.parked = 0
+	for _, c := range s.classes {
+		for _, o := range c.parked {
+			c.line.push(o)
+		}
+		c.parked = nil
+	}
+	for {
+		var oldest *offer
+		for _, c := range s.classes {
+			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.choose(c, at.now) != nil {
+				oldest = c.line[0]
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		s.assign(oldest, s.choose(oldest.class, at.now), d)
+	}
+}
+
+// serve hands the oldest steps that the worker can serve to it, while it has slots.
+func (s *schedulerState) serve(w *poolWorker, d *decision, at moment) {
+	for w.free(at.now) > 0 {
+		var oldest *offer
+		for _, c := range s.classes {
+			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.fit(c, w) {
+				oldest = c.line[0]
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		s.assign(oldest, w, d)
+	}
+}
+
+// elapsed tells steps whose time is over, and serves workers whose pause is.
+func (s *schedulerState) elapsed(d *decision, at moment) {
+	s.armed = time.Time{}
+	for len(s.clock) > 0 && !s.clock[0].at.After(at.now) {
+		next := s.clock.pop()
+		if o := s.offers[next.queueID]; o != nil && !o.assigned {
+			d.then(tell{o.step, queueDeadline{o.queueID}})
+			s.clock.push(due{at.now.Add(time.Second), o.queueID}) // until the step has withdrawn
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.paused)) {
+		if w := s.workers[name]; !at.now.Before(w.refusedUntil) {
+			s.unpause(w)
+			s.changed(w, d, at)
+		}
+	}
+}
+
+func (s *schedulerState) unpause(w *poolWorker) {
+	w.refusedUntil = time.Time{}
+	delete(s.paused, w.name)
+}
+
+// rearm keeps the one timer at the next thing that falls due.
+func (s *schedulerState) rearm(d *decision, at moment) {
+	var next time.Time
+	if len(s.clock) > 0 {
+		next = s.clock[0].at
+	}
+	for name := range s.paused {
+		if until := s.workers[name].refusedUntil; next.IsZero() || until.Before(next) {
+			next = until
+		}
+	}
+	if next.IsZero() || (!s.armed.IsZero() && !next.Before(s.armed)) {
+		return
+	}
+	s.armed = next
+	d.then(arm{timerDeadline, max(next.Sub(at.now), 0), deadlineElapsed{}})
+}
+
+func (o *offer) before(p *offer) bool {
+	return cmp.Or(cmp.Compare(o.place, p.place), cmp.Compare(o.ordinal, p.ordinal), strings.Compare(o.queueID, p.queueID)) < 0
+}
+
+// askWhy asks why steps with these placements wait.
+type askWhy struct {
+	placements map[string]messages.Placement
+	answer     *answer
+}
+
+// why answers by placement key.
+func (s *schedulerState) why(placements map[string]messages.Placement, now time.Time) map[string]string {
+	whys := make(map[string]string, len(placements))
+	for key, p := range placements {
+		class := s.class(p)
+		whys[key] = s.whyOf(class, now)
+		s.forget(class)
+	}
+	return whys
+}
+
+// whyOf says why a step of the class waits, from the same facts that choose decides by.
+func (s *schedulerState) whyOf(c *demandClass, now time.Time) string {
+	return waiting(c.placement, s.reason(c, now))
+}
+
+func (s *schedulerState) reason(c *demandClass, now time.Time) string {
+	var connected, matching, busy, refused int
+	var out []string
+	nearest, lacks := "", []string(nil)
+	for _, name := range slices.Sorted(maps.Keys(s.workers)) {
+		w := s.workers[name]
+		if w.loopback && !c.placement.IsZero() {
+			continue
+		}
+		if w.status != messages.WorkerDisconnected {
+			connected++
+		}
+		if !s.fit(c, w) {
+			m := c.placement.Match(w.candidate())
+			if w.status != messages.WorkerDisconnected && !m.OK && (lacks == nil || len(m.Lacks) < len(lacks)) {
+				nearest, lacks = w.name, m.Lacks
+			}
+			continue
+		}
+		matching++
+		switch {
+		case w.status != messages.WorkerIdle:
+			out = append(out, w.name+" is "+string(w.status))
+		case now.Before(w.refusedUntil):
+			refused++
+		case w.taken >= w.capacity:
+			busy++
+		}
+	}
+	switch {
+	case matching > 0:
+		var parts []string
+		if busy > 0 {
+			parts = append(parts, fmt.Sprintf("%d matching, all busy", busy))
+		}
+		if refused > 0 {
+			parts = append(parts, fmt.Sprintf("%d refused a moment ago", refused))
+		}
+		if len(out) > 3 {
+			out = append(out[:3], fmt.Sprintf("%d more likewise", len(out)-3))
+		}
+		if parts = append(parts, out...); len(parts) > 0 {
+			return strings.Join(parts, ", ")
+		}
+		return "a matching worker has a free slot"
+	case connected == 0:
+		return "no worker is connected"
+	case nearest != "":
+		return fmt.Sprintf("none of %d connected matches; nearest is %s, which %s", connected, nearest, strings.Join(lacks, " and "))
+	default:
+		return fmt.Sprintf("none of %d connected matches", connected)
+	}
+}
+
+// askPool asks for the numbers of the pool.
+type askPool struct{ answer *answer }
+
+// poolNumbers answers askPool.
+type poolNumbers struct {
+	waiting    map[string]int // by requirement
+	free, all  int
+	dispatches map[string][]string // by worker
+}
+
+func (s *schedulerState) pool() poolNumbers {
+	n := poolNumbers{waiting: make(map[string]int), dispatches: make(map[string][]string)}
+	for _, c := range s.classes {
+		if in := len(c.line) + len(c.parked); in > 0 {
+			n.waiting[c.placement.Requirement()] += in
+		}
+	}
+	for _, w := range s.workers {
+		if w.status == messages.WorkerIdle {
+			n.all += w.capacity
+			n.free += max(w.capacity-w.taken, 0)
+		}
+	}
+	for id, sl := range s.taken {
+		n.dispatches[sl.worker] = append(n.dispatches[sl.worker], id)
+	}
+	return n
+}

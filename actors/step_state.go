@@ -1,0 +1,469 @@
+package actors
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/workflow"
+)
+
+// stepState is a step as its actor knows it.
+//
+//	           ┌─────────────── refused, lost ────────────┐
+//	           v                                          │
+//	born ─> queued ── assign ─> running ── leaseEnded ────┴─> succeeded | failed | cancelled
+//	           └── deadline, cancel ──────────────────────────^
+//
+// A step is born by its run, queued or running. It owns its wait episodes (pending dispatches) and the birth of its
+// leases; it leaves once its run has noted the end.
+type stepState struct {
+	version uint64
+
+	run, workflow, job, step string
+	ordinal                  uint32
+	def                      *workflow.Step
+	// limit is the queue timeout in force; 0: none.
+	limit time.Duration
+
+	status     messages.StepStatus
+	attempt    int32
+	losses     int32
+	refusals   int32
+	episode    uint32
+	dispatches uint32
+	place      uint64 // in line
+	waited     time.Duration
+	queuedFor  time.Duration
+
+	queueID    string
+	pending    uint64 // version of its pending dispatch
+	dispatchID string
+	generation uint32
+	worker     string
+
+	readyAt, queuedAt, startedAt, endedAt time.Time
+
+	errText, code string
+	outputs       []*messages.KeyValue
+
+	cancelAt time.Time
+	cancelBy string
+	forced   bool
+
+	// Not durable: what the others are known to know.
+	schedulerEpoch uint64 // the scheduler that has noted the offer
+	leaseUp        bool   // the lease's actor has said so
+	runKnows       bool   // the run has noted the end
+	parked         bool   // to be offered only once the pool has changed
+}
+
+// beginStep is what a run gives the actor of a step that it has borne, or has found in the journal.
+type beginStep struct{ state stepState }
+
+// offerStep stands a step in line at the scheduler.
+type offerStep struct {
+	step       address
+	queueID    string
+	dispatchID string // of the dispatch that a choice would become
+	placement  messages.Placement
+	place      uint64
+	ordinal    uint32
+	// deadline is when the wait is over; zero: never.
+	deadline time.Time
+	// parked: a worker has just refused it, so it is not handed out before the pool has changed.
+	parked bool
+}
+
+// offerNoted says that the scheduler of that epoch has the offer.
+type offerNoted struct {
+	queueID string
+	epoch   uint64
+}
+
+// withdrawStep takes an offer back.
+type withdrawStep struct{ queueID string }
+
+// assignStep is the scheduler's choice of a worker.
+type assignStep struct {
+	queueID    string
+	dispatchID string
+	choice     choice
+}
+
+// choice is one reserved slot, as good as the worker's version and the scheduler's epoch still are.
+type choice struct {
+	worker   string
+	instance string
+	version  uint64
+	epoch    uint64
+}
+
+// releaseSlot tells the scheduler that a dispatch takes no slot, any more or at all.
+type releaseSlot struct {
+	dispatchID string
+	// refusedBy is the worker that refused the dispatch, which is no sign of a free slot there.
+	refusedBy string
+	from      address
+}
+
+// queueDeadline says that a step has waited as long as it may.
+type queueDeadline struct{ queueID string }
+
+// cancelStep asks a step to end as cancelled.
+type cancelStep struct {
+	by    string
+	force bool
+	at    time.Time
+}
+
+// ensureLease asks for a lease's actor, which answers leaseUp. Right after the commit that bears the lease, and only
+// then, it carries the lease's state: a repeat may come when the lease has lived and ended.
+type ensureLease struct {
+	lease string
+	step  address
+	born  *leaseState
+}
+
+// leaseUp says that a lease's actor is there.
+type leaseUp struct{ lease string }
+
+// leaseEnded tells a step how its lease ended.
+type leaseEnded struct {
+	lease     string
+	worker    string
+	hasWrites bool
+	outcome   *messages.Outcome
+}
+
+// leaseNoted tells a lease that its step knows the end.
+type leaseNoted struct{ lease string }
+
+// stepEnded tells a run that a step has ended.
+type stepEnded struct {
+	step    address
+	ordinal uint32
+	status  messages.StepStatus
+	err     string
+	code    string
+}
+
+// endNoted tells a step that its run knows the end.
+type endNoted struct{}
+
+func (s stepState) address() address { return stepAddress(s.run, s.job, s.step) }
+
+func (s stepState) leaseID() string { return leaseID(s.dispatchID, s.generation) }
+
+func leaseID(dispatch string, generation uint32) string {
+	return dispatch + "/" + strconv.FormatUint(uint64(generation), 10)
+}
+
+// nextDispatch is derived, so that a repeated commit cannot make a second one.
+func (s stepState) nextDispatch() string {
+	return fmt.Sprintf("%s.%d.%d", s.run, s.ordinal, s.dispatches+1)
+}
+
+// stepOf is a step that has just become ready.
+func stepOf(run, name string, plan *workflow.Plan, ordinal int, limit time.Duration, at moment) stepState {
+	def := &plan.Steps[ordinal]
+	if def.QueueTimeout != nil {
+		limit = *def.QueueTimeout
+	}
+	return stepState{
+		run: run, workflow: name, job: plan.Jobs[def.Job].Name, step: def.Name, ordinal: uint32(ordinal), def: def,
+		limit: limit, attempt: 1, place: at.sequence, readyAt: at.now,
+	}
+}
+
+// bornQueued decides a step's first version: it waits.
+func (s stepState) bornQueued(why string, at moment) (stepState, decision) {
+	d := decision{class: classNewWork, events: []*messages.RunEvent{s.event(messages.EventStepStarted, at)}}
+	return s.wait(d, why, at)
+}
+
+// bornRunning decides a step's first version: a slot was reserved for it.
+func (s stepState) bornRunning(c choice, at moment) (stepState, decision) {
+	d := decision{class: classNewWork, events: []*messages.RunEvent{s.event(messages.EventStepStarted, at)}}
+	return s.dispatch(d, c, at)
+}
+
+// bornEnded decides a step's only version: it never was.
+func (s stepState) bornEnded(status messages.StepStatus, at moment) (stepState, decision) {
+	return s.end(decision{}, status, "", "", at)
+}
+
+// stepStep is the transition of a step.
+func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
+	switch c := cmd.(type) {
+	case assignStep:
+		return s.assign(c, at)
+	case queueDeadline:
+		if s.status != messages.StepQueued || c.queueID != s.queueID {
+			return s, decision{effects: []effect{tell{schedulerAddress, withdrawStep(c)}}}
+		}
+		text := fmt.Sprintf("timed out after %s waiting for a worker matching %s", seconds(s.limit), s.def.Placement.Requirement())
+		return s.endEpisode(messages.PendingTimedOut, messages.StepFailed, text, string(messages.CodeQueueTimeout), at)
+	case cancelStep:
+		return s.cancel(c, at)
+	case leaseEnded:
+		return s.leaseEnded(c, at)
+	case leaseUp:
+		s.leaseUp = s.leaseUp || c.lease == s.leaseID()
+	case offerNoted:
+		if c.queueID == s.queueID {
+			s.schedulerEpoch = c.epoch
+		}
+	case schedulerStarted:
+		s.schedulerEpoch = 0
+	case endNoted:
+		if s.status.Ended() {
+			s.runKnows = true
+			return s, decision{effects: []effect{leave{}}}
+		}
+	case commitRefused:
+		return s.refused(c)
+	case poisoned:
+		return s.poisoned(at)
+	}
+	return s, decision{}
+}
+
+// resumeStep is what is owed for a step.
+func resumeStep(s stepState, _ moment) []obligation {
+	switch {
+	case s.status == messages.StepQueued && s.schedulerEpoch == 0:
+		return []obligation{{id: "offer " + s.queueID, to: schedulerAddress, msg: s.offer()}}
+	case s.status == messages.StepRunning:
+		var owed []obligation
+		if !s.leaseUp {
+			owed = append(owed, obligation{
+				id: "lease " + s.leaseID(), to: leaseAddress(s.leaseID()),
+				msg: ensureLease{lease: s.leaseID(), step: s.address()}, told: true,
+			})
+		}
+		if !s.cancelAt.IsZero() {
+			owed = append(owed, obligation{
+				id: "cancel " + s.leaseID() + strconv.FormatBool(s.forced), to: leaseAddress(s.leaseID()),
+				msg: cancelLease{by: s.cancelBy, force: s.forced},
+			})
+		}
+		return owed
+	case s.status.Ended() && !s.runKnows:
+		return []obligation{{id: "ended", to: runAddress(s.run), msg: stepEnded{s.address(), s.ordinal, s.status, s.errText, s.code}}}
+	default:
+		return nil
+	}
+}
+
+func (s stepState) offer() offerStep {
+	o := offerStep{
+		step: s.address(), queueID: s.queueID, dispatchID: s.nextDispatch(), placement: s.def.Placement,
+		place: s.place, ordinal: s.ordinal, parked: s.parked,
+	}
+	if s.limit > 0 {
+		o.deadline = s.queuedAt.Add(s.limit - s.waited)
+	}
+	return o
+}
+
+// assign makes the scheduler's choice real, or gives the slot back.
+func (s stepState) assign(c assignStep, at moment) (stepState, decision) {
+	switch {
+	case s.status == messages.StepRunning && c.dispatchID == s.dispatchID:
+		return s, decision{} // said twice
+	case s.status != messages.StepQueued || c.queueID != s.queueID || c.dispatchID != s.nextDispatch():
+		return s, decision{effects: []effect{tell{schedulerAddress, releaseSlot{dispatchID: c.dispatchID}}}}
+	}
+	return s.dispatch(decision{class: classEnding}, c.choice, at)
+}
+
+// dispatch is the commit that hands the step to a worker: step running, episode closed, lease active.
+func (s stepState) dispatch(d decision, c choice, at moment) (stepState, decision) {
+	if s.status == messages.StepQueued {
+		s.leaveLine(at)
+		d.writes = append(d.writes, s.pendingWrite(messages.PendingDispatched, at, s.nextDispatch()))
+	}
+	s.dispatchID, s.generation = s.nextDispatch(), 1
+	s.dispatches++
+	s.worker = c.worker
+	s.status = messages.StepRunning
+	s.startedAt = at.now
+	s.leaseUp, s.parked = false, false
+	l := leaseOf(s, c, at)
+	s.version++
+	d.writes = append(d.writes, s.write(), l.write())
+	d.requires = append(d.requires, require{kindWorker, c.worker, c.version}, require{kindScheduler, kindScheduler, c.epoch})
+	e := s.event(messages.EventStepDispatched, at)
+	e.Worker, e.DispatchId, e.Attempt = &c.worker, &s.dispatchID, &s.attempt
+	d.stream, d.events = s.run, append(d.events, e)
+	d.then(tell{leaseAddress(l.id()), ensureLease{lease: l.id(), step: s.address(), born: &l}})
+	return s, d
+}
+
+// wait is the commit by which the step enters a wait episode.
+func (s stepState) wait(d decision, why string, at moment) (stepState, decision) {
+	s.episode++
+	s.queueID = fmt.Sprintf("%s.%d.q%d", s.run, s.ordinal, s.episode)
+	s.pending = 0
+	s.queuedAt = at.now
+	s.status = messages.StepQueued
+	s.schedulerEpoch = 0
+	s.dispatchID, s.generation, s.worker = "", 0, ""
+	s.startedAt = time.Time{}
+	d.writes = append(d.writes, s.pendingWrite(messages.PendingWaiting, at, ""))
+	s.pending = 1
+	s.version++
+	d.writes = append(d.writes, s.write())
+	requirement := s.def.Placement.Requirement()
+	e := s.event(messages.EventStepQueued, at)
+	e.Requirement, e.Why, e.QueueId = &requirement, &why, &s.queueID
+	d.stream, d.events = s.run, append(d.events, e)
+	return s, d
+}
+
+func (s *stepState) leaveLine(at moment) {
+	waited := max(at.now.Sub(s.queuedAt), 0)
+	s.waited += waited
+	s.queuedFor += waited
+}
+
+// end is the commit of the step's end.
+func (s stepState) end(d decision, status messages.StepStatus, text, code string, at moment) (stepState, decision) {
+	s.status, s.errText, s.code, s.endedAt = status, text, code, at.now
+	s.version++
+	d.writes = append(d.writes, s.write())
+	kind := map[messages.StepStatus]string{
+		messages.StepSucceeded: messages.EventStepSucceeded, messages.StepFailed: messages.EventStepFailed,
+		messages.StepCancelled: messages.EventStepCancelled, messages.StepSkipped: messages.EventStepSkipped,
+	}[status]
+	e := s.event(kind, at)
+	switch status {
+	case messages.StepSucceeded:
+		e.Outputs = outputMap(s.outputs)
+	case messages.StepFailed:
+		e.Error, e.Code = &text, &code
+	}
+	d.stream, d.events = s.run, append(d.events, e)
+	return s, d
+}
+
+// endEpisode ends a step that waits, and its episode with it.
+func (s stepState) endEpisode(p messages.PendingState, status messages.StepStatus, text, code string, at moment) (stepState, decision) {
+	s.leaveLine(at)
+	d := decision{writes: []write{s.pendingWrite(p, at, "")}}
+	queueID := s.queueID
+	s, d = s.end(d, status, text, code, at)
+	d.then(tell{schedulerAddress, withdrawStep{queueID}})
+	return s, d
+}
+
+func (s stepState) cancel(c cancelStep, at moment) (stepState, decision) {
+	if s.status.Ended() || (!s.cancelAt.IsZero() && (s.forced || !c.force)) {
+		return s, decision{}
+	}
+	s.cancelAt, s.cancelBy, s.forced = c.at, c.by, c.force
+	if s.status == messages.StepQueued {
+		return s.endEpisode(messages.PendingCancelled, messages.StepCancelled, "", "", at)
+	}
+	s.version++
+	return s, decision{writes: []write{s.write()}}
+}
+
+// leaseEnded decides what becomes of the step whose dispatch is over. The lease is told that the step knows, whether
+// that is news or not.
+func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
+	noted := tell{leaseAddress(c.lease), leaseNoted{c.lease}}
+	if s.status != messages.StepRunning || c.lease != s.leaseID() {
+		return s, decision{effects: []effect{noted}}
+	}
+	o := c.outcome
+	cancelled := !s.cancelAt.IsZero()
+	if o.GetStartedAt() != nil {
+		s.startedAt = messages.GoTime(o.GetStartedAt())
+	}
+	s.outputs = o.GetOutputs()
+	d := decision{effects: []effect{noted}}
+	switch {
+	case o.GetStatus() == outcomeSucceeded:
+		return s.end(d, messages.StepSucceeded, "", "", at)
+	case cancelled || o.GetStatus() == outcomeCancelled:
+		return s.end(d, messages.StepCancelled, "", "", at)
+	case o.GetStatus() == outcomeRefused:
+		s.refusals++
+		s.parked = true
+		return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s refused it: %s", c.worker, o.GetError())), at)
+	case o.GetStatus() == outcomeLost:
+		return s.lost(d, c, at)
+	default:
+		return s.end(d, messages.StepFailed, o.GetError(), o.GetCode(), at)
+	}
+}
+
+func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decision) {
+	e := s.event(messages.EventStepWorkerLost, at)
+	e.Worker = &c.worker
+	d.events = append(d.events, e)
+	s.losses++
+	switch {
+	case c.hasWrites:
+		text := fmt.Sprintf("worker %s was lost while it ran step %s of job %s, which may have written data", c.worker, s.step, s.job)
+		return s.end(d, messages.StepFailed, text, string(messages.CodeLostAfterWrite), at)
+	case s.def.OnWorkerLost == messages.LostFail:
+		text := fmt.Sprintf("worker %s was lost while it ran the step, and onWorkerLost is fail", c.worker)
+		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
+	case s.losses >= messages.MaxLosses:
+		text := fmt.Sprintf("the step lost its worker %d times, the last was %s", s.losses, c.worker)
+		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
+	default:
+		return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s was lost", c.worker)), at)
+	}
+}
+
+// refused puts the step back to where it was: nothing was written. A choice that no longer held gives its slot back, and
+// the step offers itself anew.
+func (s stepState) refused(c commitRefused) (stepState, decision) {
+	if a, ok := c.cmd.(assignStep); ok {
+		s.schedulerEpoch = 0
+		return s, decision{effects: []effect{tell{schedulerAddress, releaseSlot{dispatchID: a.dispatchID}}}}
+	}
+	return s, decision{} // whoever asked asks again
+}
+
+func (s stepState) poisoned(at moment) (stepState, decision) {
+	const text = "internal error: the step's actor panicked at the same command each time"
+	switch {
+	case s.status == messages.StepQueued:
+		return s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, string(messages.CodeInternal), at)
+	case s.status.Ended():
+		return s, decision{}
+	default:
+		return s.end(decision{}, messages.StepFailed, text, string(messages.CodeInternal), at)
+	}
+}
+
+func (s stepState) event(kind string, at moment) *messages.RunEvent {
+	return &messages.RunEvent{Kind: kind, RunId: s.run, At: messages.Time(at.now), Job: &s.job, Step: &s.step}
+}
+
+func outputMap(list []*messages.KeyValue) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(list))
+	for _, kv := range list {
+		m[kv.GetKey()] = kv.GetValue()
+	}
+	return m
+}
+
+// waiting is the sentence for a step in line.
+func waiting(p messages.Placement, reason string) string {
+	return "waiting for a worker matching " + p.Requirement() + ": " + reason
+}
+
+// seconds prints a duration as seconds with as few digits as say it.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}

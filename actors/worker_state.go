@@ -1,0 +1,456 @@
+package actors
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// probeTime is how long a connected instance has to show that it lives, when another one of its machine wants in.
+const probeTime = 3 * time.Second
+
+// cannotStartLimit is how many refusals in a row for reasons of its own make a worker unhealthy.
+const cannotStartLimit = 3
+
+// workerState is a worker of the fleet. What a person sees is derived: its status from these facts, its dispatches from
+// the leases. Its record changes only when the plan may: on enrollment, loss, pause, drain and health.
+//
+//	none ─> connected <─> disconnected ─> (retention)
+type workerState struct {
+	version uint64
+
+	name, token string
+	generation  uint32 // of the token
+	machine     string
+	instance    string
+	connected   bool
+	intent      messages.WorkerIntent
+	health      messages.WorkerHealth
+	reason      string
+	labels      messages.Labels
+	platform    string
+	arch        string
+	build       string
+	protocol    int32
+	capacity    int32
+	enrolledAt  time.Time
+	lastSeenAt  time.Time
+	goneAt      time.Time
+	session     uint64
+	loopback    bool
+
+	// Not durable.
+	told        uint64 // the version that the scheduler has noted
+	seq         uint32 // of the last dispatch
+	seqBase     uint32 // what the instance had seen when it enrolled; durable
+	leases      map[string]uint32
+	newcomer    *enrollWorker
+	cannotStart int
+	probations  int
+	timing      timing
+	// sessionLives: the socket that the record names is there; false after a restart of the process.
+	sessionLives bool
+}
+
+// timing is what the orchestrator tells a worker when it enrolls.
+type timing struct {
+	ping, grace, margin, kill time.Duration
+	storeID, version          string
+	epoch                     uint64
+}
+
+// enrollWorker is a machine that its token has admitted.
+type enrollWorker struct {
+	name     string
+	token    string
+	tokenGen uint32
+	// tokenVersion must still be the token's when the enrollment commits; 0: loopback, which has none.
+	tokenVersion uint64
+	session      uint64
+	request      string // the id of the frame to answer
+	protocol     int32
+	params       *messages.EnrollParams
+	loopback     bool
+}
+
+// sessionEnded says that a worker's socket is gone.
+type sessionEnded struct{ session uint64 }
+
+// workerSays is a worker's report of its own state.
+type workerSays struct {
+	session uint64
+	request string
+	params  *messages.StatusParams
+}
+
+// probeAnswered is the outcome of a probe of a session.
+type probeAnswered struct {
+	session uint64
+	alive   bool
+}
+
+// tokenGone ends what a token had admitted: it was revoked, or its time is over.
+type tokenGone struct {
+	token    string
+	tokenGen uint32
+	code     messages.Code
+}
+
+// tokenGoneNoted says that the worker is disconnected.
+type tokenGoneNoted struct{ worker string }
+
+// workerKnown tells the scheduler what a worker is, now.
+type workerKnown struct {
+	worker   address
+	name     string
+	instance string
+	version  uint64
+	labels   messages.Labels
+	platform string
+	arch     string
+	capacity int
+	loopback bool
+	status   messages.WorkerStatus // idle stands for "may be given work"
+}
+
+// workerNoted says that the scheduler knows that version.
+type workerNoted struct{ version uint64 }
+
+// probationElapsed gives an unhealthy worker another try.
+type probationElapsed struct{}
+
+const timerProbation = "probation"
+
+// probation is how long an unhealthy worker gets nothing, the first time and later ones.
+var probation = [...]time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
+
+// stepWorker is the transition of a worker.
+func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
+	switch c := cmd.(type) {
+	case enrollWorker:
+		return w.enroll(c, at)
+	case probeAnswered:
+		return w.probed(c, at)
+	case sessionEnded:
+		if c.session != w.session || !w.connected {
+			return w, decision{} // a superseded socket's late close
+		}
+		return w.disconnect(at)
+	case workerSays:
+		return w.says(c, at)
+	case tokenGone:
+		return w.tokenGone(c, at)
+	case leaseHere:
+		return w.leaseHere(c, at)
+	case leaseOver:
+		return w.leaseOver(c, at)
+	case probationElapsed:
+		if w.health != messages.HealthUnhealthy {
+			return w, decision{}
+		}
+		w.health, w.reason, w.cannotStart = messages.HealthOK, "", cannotStartLimit-1
+		w.version++
+		return w, decision{writes: []write{w.write()}}
+	case cancelDispatch:
+		if w.connected {
+			return w, decision{effects: []effect{transmit{w.session, &messages.Frame{
+				Id: c.lease, Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{Reason: "cancelled", Force: c.force}},
+			}}}}
+		}
+	case workerNoted:
+		w.told = c.version
+	case schedulerStarted:
+		w.told = 0
+	case commitRefused:
+		if e, ok := c.cmd.(enrollWorker); ok {
+			return w, w.refuse(e, messages.Faultf(messages.CodeTokenRevoked, "enrollment token %s was revoked or has expired", e.token))
+		}
+	}
+	return w, decision{}
+}
+
+// resumeWorker is what is owed for a worker.
+func resumeWorker(w workerState, _ moment) []obligation {
+	if w.version == 0 || w.told == w.version {
+		return nil
+	}
+	return []obligation{{id: "known", to: schedulerAddress, msg: w.known()}}
+}
+
+func (w workerState) known() workerKnown {
+	return workerKnown{
+		worker: workerAddress(w.name), name: w.name, instance: w.instance, version: w.version, labels: w.labels,
+		platform: w.platform, arch: w.arch, capacity: int(w.capacity), loopback: w.loopback,
+		status: messages.StatusOf(w.connected, w.intent, w.health, 0),
+	}
+}
+
+func (w workerState) refuse(c enrollWorker, f *messages.Fault) decision {
+	return decision{effects: []effect{transmit{c.session, &messages.Frame{Id: c.request, Body: &messages.Frame_Error{Error: messages.ErrorOf(f)}}}}}
+}
+
+// enroll connects an instance of the machine. While another instance is connected, that one is asked for a sign of life
+// first; the same instance on a newer socket wins over its older one.
+func (w workerState) enroll(c enrollWorker, at moment) (workerState, decision) {
+	if w.connected && w.session != c.session && w.instance != c.params.GetInstanceUuid() {
+		if w.newcomer != nil {
+			return w, w.refuse(c, w.alreadyConnected())
+		}
+		w.newcomer = &c
+		return w, decision{effects: []effect{probe{w.session, probeTime}}}
+	}
+	return w.admit(c, at)
+}
+
+func (w workerState) alreadyConnected() *messages.Fault {
+	return messages.Faultf(messages.CodeAlreadyConnected, "worker %s is connected already, as another process on that machine id", w.name)
+}
+
+func (w workerState) probed(c probeAnswered, at moment) (workerState, decision) {
+	n := w.newcomer
+	if n == nil {
+		return w, decision{}
+	}
+	w.newcomer = nil
+	if c.alive && w.connected && c.session == w.session {
+		return w, w.refuse(*n, w.alreadyConnected())
+	}
+	return w.admit(*n, at)
+}
+
+// admit is the commit of an enrollment.
+func (w workerState) admit(c enrollWorker, at moment) (workerState, decision) {
+	var d decision
+	p := c.params
+	old, same := w, w.instance == p.GetInstanceUuid()
+	if old.connected && old.session != c.session {
+		text := "a newer connection of this worker took over"
+		d.then(transmit{old.session, goodbye("superseded", messages.CodeSuperseded, text)}, hangUp{old.session, messages.CodeSuperseded, text})
+	}
+	w.name, w.token, w.generation, w.machine, w.instance = c.name, c.token, c.tokenGen, p.GetMachineId(), p.GetInstanceUuid()
+	w.labels, w.platform, w.arch = messages.LabelsFrom(p.GetLabels()), p.GetPlatform(), p.GetArch()
+	w.build, w.protocol, w.capacity = p.GetVersion(), c.protocol, p.GetCapacity()
+	w.connected, w.session, w.loopback = true, c.session, c.loopback
+	w.enrolledAt, w.lastSeenAt, w.goneAt = at.now, at.now, time.Time{}
+	w.seqBase = p.GetDispatchSeq()
+	w.health, w.reason, w.cannotStart = messages.HealthOK, "", 0
+	switch {
+	case p.GetIntent() == string(messages.IntentDraining):
+		w.intent, w.reason = messages.IntentDraining, p.GetReason()
+	case old.intent != messages.IntentPaused: // a pause survives
+		w.intent = messages.IntentNone
+	}
+	w.version++
+	d.writes = append(d.writes, w.write())
+	if c.tokenVersion > 0 {
+		d.requires = append(d.requires, require{kindToken, c.token, c.tokenVersion})
+	}
+	verdicts := w.reconcile(same, p.GetInFlight(), &d)
+	d.then(transmit{c.session, w.welcome(c, verdicts)})
+	return w, d
+}
+
+// reconcile settles the leases that the worker had: those that the same instance names go on, the others are lost.
+func (w *workerState) reconcile(same bool, inFlight []*messages.InFlight, d *decision) []*messages.InFlightVerdict {
+	named := make(map[string]bool, len(inFlight))
+	var verdicts []*messages.InFlightVerdict
+	for _, f := range inFlight {
+		id := leaseID(f.GetDispatchId(), f.GetGeneration())
+		v := &messages.InFlightVerdict{DispatchId: f.GetDispatchId(), Generation: f.GetGeneration(), Action: "abort"}
+		if _, ours := w.leases[id]; ours && same {
+			named[id] = true
+			v.Action = "resume"
+		}
+		verdicts = append(verdicts, v)
+	}
+	kept := make(map[string]uint32, len(named)) // a new map: the commit may be refused
+	for _, id := range sortedKeys(w.leases) {
+		if named[id] {
+			kept[id] = w.leases[id]
+			d.then(tell{leaseAddress(id), leaseNamed{}})
+			continue
+		}
+		d.then(tell{leaseAddress(id), leaseLost{"its worker came back without it"}})
+	}
+	w.leases = kept
+	return verdicts
+}
+
+func (w workerState) welcome(c enrollWorker, verdicts []*messages.InFlightVerdict) *messages.Frame {
+	t := w.timing
+	return &messages.Frame{Id: c.request, Body: &messages.Frame_Response{Response: &messages.Response{
+		Result: &messages.Response_WorkerEnroll{WorkerEnroll: &messages.EnrollResult{
+			Worker: w.name, PingMs: messages.Milliseconds(t.ping), GraceMs: messages.Milliseconds(t.grace),
+			KillMarginMs: messages.Milliseconds(t.margin), KillGraceMs: messages.Milliseconds(t.kill), StoreId: t.storeID,
+			Epoch: float64(t.epoch), Protocol: c.protocol, Version: t.version, InFlight: verdicts,
+		}},
+	}}}
+}
+
+func goodbye(reason string, code messages.Code, text string) *messages.Frame {
+	return &messages.Frame{Id: "goodbye", Body: &messages.Frame_Request{Request: &messages.Request{
+		Verb:   string(messages.VerbWorkerGoodbye),
+		Params: &messages.Request_WorkerGoodbye{WorkerGoodbye: &messages.GoodbyeParams{Reason: reason, Code: string(code), Text: text}},
+	}}}
+}
+
+// disconnect notes the loss of the socket. The leases hold, each on a clock of its own.
+func (w workerState) disconnect(at moment) (workerState, decision) {
+	w.connected, w.goneAt, w.lastSeenAt = false, at.now, at.now
+	w.version++
+	d := decision{writes: []write{w.write()}}
+	for _, id := range sortedKeys(w.leases) {
+		d.then(tell{leaseAddress(id), leaseSocketLost{}})
+	}
+	if w.newcomer != nil {
+		n := *w.newcomer
+		w.newcomer = nil
+		d.then(again{n})
+	}
+	return w, d
+}
+
+// says takes a worker's own report: it drains, or has slots again.
+func (w workerState) says(c workerSays, at moment) (workerState, decision) {
+	if c.session != w.session || !w.connected {
+		return w, decision{}
+	}
+	var d decision
+	w.lastSeenAt = at.now
+	if c.params.GetIntent() == string(messages.IntentDraining) && w.intent != messages.IntentDraining {
+		w.intent, w.reason = messages.IntentDraining, c.params.GetReason()
+		w.version++
+		d.writes = append(d.writes, w.write())
+	} else {
+		d.then(tell{schedulerAddress, workerStirred{w.name}})
+	}
+	d.then(transmit{c.session, &messages.Frame{Id: c.request, Body: &messages.Frame_Response{Response: &messages.Response{
+		Result: &messages.Response_WorkerStatus{WorkerStatus: &messages.StatusResult{}},
+	}}}})
+	return w, d
+}
+
+// tokenGone disconnects the worker if that token had admitted it. What ran under it is killed and lost at once.
+func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
+	noted := tell{tokenAddress(c.token), tokenGoneNoted{w.name}}
+	if !w.connected || w.token != c.token || w.generation != c.tokenGen {
+		return w, decision{effects: []effect{noted}}
+	}
+	text := "enrollment token " + c.token + " was revoked"
+	if c.code == messages.CodeTokenExpired {
+		text = "enrollment token " + c.token + " has expired"
+	}
+	session := w.session
+	leases := sortedKeys(w.leases)
+	w.leases = nil
+	w.connected, w.goneAt, w.reason = false, at.now, string(c.code)
+	w.version++
+	d := decision{writes: []write{w.write()}}
+	d.then(transmit{session, goodbye("revoked", c.code, text)}, hangUp{session, c.code, text})
+	for _, id := range leases {
+		d.then(tell{leaseAddress(id), leaseLost{text}})
+	}
+	d.then(noted)
+	return w, d
+}
+
+// leaseHere registers a lease, and sends its dispatch. A repeat has the same number, so that the worker knows it.
+func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
+	seq, known := w.leases[c.lease]
+	if !known {
+		// Above all that came before, also for an actor that has restarted: the journal's sequence has risen at least once for
+		// each dispatch of this boot.
+		w.seq = max(w.seq+1, w.seqBase+uint32(at.sequence))
+		seq = w.seq
+		w.leases = with(w.leases, c.lease, seq)
+	}
+	var d decision
+	switch {
+	case !w.connected && !known:
+		d.then(tell{leaseAddress(c.lease), leaseSocketLost{}})
+	case w.connected && c.dispatch != nil:
+		if c.dispatch.GetSeq() != seq { // a repeat is on its way already, and only read
+			c.dispatch.Seq = seq
+		}
+		d.then(transmit{w.session, &messages.Frame{Id: c.lease, Body: &messages.Frame_Request{Request: &messages.Request{
+			Verb: string(messages.VerbWorkerDispatch), Params: &messages.Request_WorkerDispatch{WorkerDispatch: c.dispatch},
+		}}}})
+	}
+	return w, d
+}
+
+// leaseOver forgets a lease, and learns from how the worker took it: one that drains is out, one that cannot start steps
+// three times in a row is unhealthy until it gets another try.
+func (w workerState) leaseOver(c leaseOver, _ moment) (workerState, decision) {
+	w.leases = without(w.leases, c.lease)
+	var d decision
+	switch {
+	case c.refusal == "":
+		w.cannotStart, w.probations = 0, 0
+		return w, d
+	case c.refusal == messages.CodeWorkerDraining && w.connected && w.intent != messages.IntentDraining:
+		w.intent, w.reason = messages.IntentDraining, c.text
+	case c.refusal == messages.CodeWorkerCannotStart && w.health == messages.HealthOK:
+		if w.cannotStart++; w.cannotStart < cannotStartLimit {
+			return w, d
+		}
+		w.health, w.reason = messages.HealthUnhealthy, c.text
+		d.then(arm{timerProbation, probation[min(w.probations, len(probation)-1)], probationElapsed{}})
+		w.probations++
+	default:
+		return w, d
+	}
+	w.version++
+	d.writes = append(d.writes, w.write())
+	return w, d
+}
+
+// with and without change a set that belongs to one actor. It is shared with the state before, which nobody looks at
+// once the transition has been taken; a commit in between adds nothing to it.
+func with(m map[string]uint32, key string, value uint32) map[string]uint32 {
+	if m == nil {
+		m = make(map[string]uint32)
+	}
+	m[key] = value
+	return m
+}
+
+func without(m map[string]uint32, key string) map[string]uint32 {
+	delete(m, key)
+	return m
+}
+
+func sortedKeys(m map[string]uint32) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (w workerState) write() write {
+	return write{
+		kind: kindWorker, id: w.name, replaces: w.version - 1, state: string(messages.StatusOf(w.connected, w.intent, w.health, 0)),
+		body: &messages.WorkerRecord{
+			Name: w.name, Token: w.token, TokenGeneration: w.generation, MachineId: w.machine, InstanceUuid: w.instance,
+			Connected: w.connected, Intent: string(w.intent), Health: string(w.health), Reason: w.reason, Labels: w.labels.Proto(),
+			Platform: w.platform, Arch: w.arch, Version: w.build, Protocol: w.protocol, Capacity: w.capacity,
+			EnrolledAt: messages.Time(w.enrolledAt), LastSeenAt: messages.Time(w.lastSeenAt), DisconnectedAt: messages.Time(w.goneAt),
+			Session: w.session, DispatchSeq: w.seqBase,
+		},
+	}
+}
+
+// workerFrom is the state of a worker as its record has it.
+func workerFrom(name string, r *messages.WorkerRecord, version uint64, t timing) workerState {
+	if r == nil {
+		return workerState{name: name, timing: t}
+	}
+	return workerState{
+		version: version, name: r.GetName(), token: r.GetToken(), generation: r.GetTokenGeneration(), machine: r.GetMachineId(),
+		instance: r.GetInstanceUuid(), connected: r.GetConnected(), intent: messages.WorkerIntent(r.GetIntent()),
+		health: messages.WorkerHealth(r.GetHealth()), reason: r.GetReason(), labels: messages.LabelsFrom(r.GetLabels()),
+		platform: r.GetPlatform(), arch: r.GetArch(), build: r.GetVersion(), protocol: r.GetProtocol(), capacity: r.GetCapacity(),
+		enrolledAt: messages.GoTime(r.GetEnrolledAt()), lastSeenAt: messages.GoTime(r.GetLastSeenAt()),
+		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), loopback: r.GetName() == Loopback, timing: t,
+	}
+}
+
+// Loopback is the name of the orchestrator's own worker.
+const Loopback = "loopback"
