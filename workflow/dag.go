@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/swampd/swampd/messages"
@@ -90,15 +91,24 @@ func (g *Progress) Begin() Change {
 // needs succeeded. A step that has begun and has not ended is in Ready.
 func ResumeProgress(p *Plan, ended map[int]messages.StepStatus) (*Progress, Change) {
 	g := NewProgress(p)
-	// All ends are noted before any is followed up, so that no step is skipped that has ended in its own way.
-	for _, job := range g.jobOrder() {
+	// All ends are noted before any is followed up, so that no step is skipped that has ended in its own way; and those
+	// of a job after those of the jobs that it needs, so that it is seen to start before it is seen to end.
+	order := g.jobOrder()
+	for _, job := range order {
 		for _, i := range p.Jobs[job].Steps {
 			if s, ok := ended[i]; ok {
 				g.note(i, s)
 			}
 		}
 	}
-	return g, g.Begin()
+	c := g.Begin()
+	// A job may be over in the records while a job that it needs is over only now.
+	rank := make([]int, len(order))
+	for k, job := range order {
+		rank[job] = k
+	}
+	slices.SortFunc(c.JobsEnded, func(a, b JobEnd) int { return cmp.Compare(rank[a.Job], rank[b.Job]) })
+	return g, c
 }
 
 // jobOrder lists the jobs so that each comes after those that it needs.
