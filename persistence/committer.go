@@ -136,26 +136,43 @@ func (c *committer) run() {
 // returns false.
 func (c *committer) gather(into []*operation) (ops []*operation, open bool) {
 	for {
-		c.mu.Lock()
-		if c.closing {
+		// Those that the last batch has answered are about to come back: they are let, as long as more of them come, and
+		// share this sync. To somebody who is alone it costs nothing.
+		waiting, closing := c.waiting()
+		for before := 0; waiting > before && waiting < gatherMax && !closing; {
+			before = waiting
+			runtime.Gosched()
+			waiting, closing = c.waiting()
+		}
+		if closing {
+			c.mu.Lock()
 			answer(c.queue, ErrClosed)
 			c.queue = nil
 			c.mu.Unlock()
 			return into, false
 		}
-		if n := min(len(c.queue), gatherMax); n > 0 {
-			into = append(into, c.queue[:n]...)
-			rest := copy(c.queue, c.queue[n:])
-			clear(c.queue[rest:])
-			c.queue = c.queue[:rest]
-			c.mu.Unlock()
-			return into, true
+		if waiting > 0 {
+			return c.dequeue(into), true
 		}
-		c.mu.Unlock()
 		<-c.wake
-		// Those that the last batch has woken are about to come back: let them, and they share this sync.
-		runtime.Gosched()
 	}
+}
+
+func (c *committer) waiting() (n int, closing bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue), c.closing
+}
+
+func (c *committer) dequeue(into []*operation) []*operation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.queue), gatherMax)
+	into = append(into, c.queue[:n]...)
+	rest := copy(c.queue, c.queue[n:])
+	clear(c.queue[rest:])
+	c.queue = c.queue[:rest]
+	return into
 }
 
 // batch makes a prefix of ops durable and answers it; it returns its length, at least 1.

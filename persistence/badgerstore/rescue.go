@@ -1,0 +1,59 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+const rescueDir = "rescued"
+
+// rescueLogs copies Badger's logs aside where the store was not closed: Badger cuts a damaged one at the damage as it
+// opens it, and what stood behind would be gone before anybody could say that it is missing. It returns the folder of the
+// copies, or nothing where none were needed.
+func rescueLogs(dir string, last mark) (folder string, err error) {
+	if last.clean {
+		return "", nil
+	}
+	logs, err := filepath.Glob(filepath.Join(escapeGlob(dir), journalDir, "*.mem"))
+	if err != nil || len(logs) == 0 {
+		return "", err
+	}
+	folder = filepath.Join(dir, rescueDir)
+	// Copies that stand there are of the first look at the damage, and better than any later one.
+	if err := os.Mkdir(folder, 0o700); errors.Is(err, os.ErrExist) {
+		return folder, nil
+	} else if err != nil {
+		return "", fmt.Errorf("copy the journal's logs: %w", err)
+	}
+	for _, log := range logs {
+		if err := copyFile(log, filepath.Join(folder, filepath.Base(log))); err != nil {
+			return "", errors.Join(fmt.Errorf("copy the journal's logs: %w", err), os.RemoveAll(folder))
+		}
+	}
+	return folder, nil
+}
+
+// dropRescued removes the copies, once nothing was found missing.
+func dropRescued(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, rescueDir)); err != nil {
+		return fmt.Errorf("remove the copies of the journal's logs: %w", err)
+	}
+	return nil
+}
+
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
