@@ -59,6 +59,7 @@ const (
 const (
 	maxHeader    = 32 << 10
 	maxID        = 256  // bytes of a frame's id
+	maxQuote     = 500  // bytes of an error about a frame that could not be read
 	maxMalformed = 100  // malformed frames before the socket is closed
 	maxAnonymous = 2048 // sockets that have shown neither a server token nor an enrollment
 	maxOthers    = 1024 // requests under way in the coding that is not the socket's own

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/coder/websocket"
 
@@ -126,6 +127,8 @@ func (c *conn) take(coding messages.Coding, data []byte) bool {
 	f, err := messages.DecodeFrame(data, coding)
 	if err == nil {
 		err = checkFrame(f)
+	} else { // it may quote the peer at any length
+		err = messages.Faultf(messages.CodeOf(err), "%s", strings.ToValidUTF8(cut(err.Error(), maxQuote), "?"))
 	}
 	if err != nil {
 		id := f.GetId()

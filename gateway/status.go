@@ -82,15 +82,18 @@ func statusOf(code messages.Code) (int, websocket.StatusCode) {
 	}
 }
 
-// closeReason is "code: text", cut to what a close frame holds at the end of a character.
+// closeReason is "code: text", as far as a close frame holds it.
 func closeReason(f *messages.Fault) string {
-	reason := string(f.Code) + ": " + f.Text
-	if len(reason) <= maxReason {
-		return reason
+	return cut(string(f.Code)+": "+f.Text, maxReason)
+}
+
+// cut shortens text to at most so many bytes, at the end of a character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	end := maxReason
-	for end > 0 && !utf8.RuneStart(reason[end]) {
-		end--
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
 	}
-	return reason[:end]
+	return text[:most]
 }
