@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/gateway"
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
+	"github.com/swampd/swampd/persistence/badgerstore"
+	"github.com/swampd/swampd/worker"
+)
+
+// orchestratorConfig is what an orchestrator in this process is made of.
+type orchestratorConfig struct {
+	listen          string
+	dataDir         string
+	queueTimeout    time.Duration
+	grace           time.Duration
+	loopback        bool
+	shipEnv         []string
+	tlsCert, tlsKey string
+	log             *slog.Logger
+}
+
+// orchestrator is a running orchestrator: listener, actors, journal, and its own worker.
+type orchestrator struct {
+	cfg     orchestratorConfig
+	token   messages.Secret
+	gateway *gateway.Server
+	journal persistence.Journal
+	system  *actors.System
+	own     *ownWorker
+
+	// failed is closed when something ended that must not; failure says what.
+	failed   chan struct{}
+	failOnce sync.Once
+	err      atomic.Pointer[error]
+	work     sync.WaitGroup
+	stopped  chan struct{}
+}
+
+// startOrchestrator starts everything, or leaves nothing behind. What fails fast comes first: the address is bound
+// before the store is touched, and the server token is written only by whoever holds the store's lock.
+func startOrchestrator(ctx context.Context, cfg orchestratorConfig) (_ *orchestrator, err error) {
+	o := &orchestrator{cfg: cfg, failed: make(chan struct{}), stopped: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			// It was never up: there is nothing to wait for, and the first error is the one that counts.
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = o.stop(ended)
+		}
+	}()
+	token, fresh, err := adminToken(cfg.dataDir)
+	if err != nil {
+		return nil, err
+	}
+	o.token = token
+	ready := &deferredOrchestrator{}
+	o.gateway, err = gateway.New(gateway.Config{
+		Listen: cfg.listen, TLSCert: cfg.tlsCert, TLSKey: cfg.tlsKey,
+		AdminToken: token, Orchestrator: ready, Logger: cfg.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDataDir(cfg.dataDir); err != nil {
+		return nil, err
+	}
+	store, err := badgerstore.Open(badgerstore.Config{Dir: cfg.dataDir, Logger: cfg.log})
+	if err != nil {
+		return nil, err
+	}
+	o.journal = store
+	if fresh {
+		if err := saveAdminToken(cfg.dataDir, token); err != nil {
+			return nil, err
+		}
+	}
+	o.work.Go(func() { // answers the probes while the actors start; ends with the gateway's shutdown
+		if err := o.gateway.Serve(); err != nil {
+			o.fail(err)
+		}
+	})
+	slots := 0
+	if cfg.loopback {
+		slots = runtime.NumCPU()
+	}
+	o.system, err = actors.Start(ctx, actors.Config{
+		Journal: o.journal, Logger: cfg.log, QueueTimeout: cfg.queueTimeout, Grace: cfg.grace,
+		ShipEnv: cfg.shipEnv, LoopbackSlots: slots, Version: version(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.work.Go(func() {
+		select {
+		case <-o.system.Failed():
+			o.fail(o.system.Err())
+		case <-o.stopped:
+		}
+	})
+	if cfg.loopback {
+		if o.own, err = startOwnWorker(o.system, cfg, slots, o.fail); err != nil {
+			return nil, err
+		}
+	}
+	ready.set(o.system)
+	cfg.log.Info("listening", messages.KeyAddr, o.gateway.Addr().String(), messages.KeyDir, cfg.dataDir)
+	return o, nil
+}
+
+// url is where a client of this machine finds the orchestrator.
+func (o *orchestrator) url() string { return "http://" + o.gateway.Addr().String() }
+
+// fail notes the first thing that ended without being asked to.
+func (o *orchestrator) fail(err error) {
+	o.failOnce.Do(func() {
+		o.err.Store(&err)
+		close(o.failed)
+	})
+}
+
+// failure is what ended without being asked to, or nil.
+func (o *orchestrator) failure() error {
+	if err := o.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// stop ends what has been started, in reverse: first nothing new comes in, last the store is closed, whatever went
+// wrong between. It is called once.
+func (o *orchestrator) stop(ctx context.Context) error {
+	var errs []error
+	if o.gateway != nil {
+		errs = append(errs, o.gateway.Shutdown(ctx))
+	}
+	if o.own != nil {
+		errs = append(errs, o.own.stop(ctx))
+	}
+	if o.system != nil {
+		errs = append(errs, o.system.Stop(ctx))
+	}
+	close(o.stopped)
+	o.work.Wait()
+	if o.journal != nil {
+		if err := o.journal.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close the store: %w", err))
+		}
+	}
+	err := errors.Join(errs...)
+	if o.system != nil && err == nil {
+		o.cfg.log.Info("stopped")
+	}
+	return err
+}
+
+// ownWorker is the orchestrator's own worker, in this process. It takes steps that require nothing of a worker.
+type ownWorker struct {
+	agent  *worker.Agent
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// startOwnWorker starts it. fail is called if it ends before stop.
+func startOwnWorker(o actors.Orchestrator, cfg orchestratorConfig, slots int, fail func(error)) (*ownWorker, error) {
+	agent, err := worker.New(worker.Config{
+		Concurrency: slots,
+		CacheDir:    filepath.Join(cfg.dataDir, "loopback"),
+		Version:     version(),
+		Logger:      cfg.log,
+		Dial: func(context.Context) (worker.Link, error) {
+			return gateway.Pipe(o, actors.ConnInfo{Loopback: true, Remote: "loopback"})
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the loopback worker: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &ownWorker{agent: agent, cancel: cancel, done: make(chan struct{})}
+	go func() { // ends at stop, which waits for it
+		defer close(w.done)
+		reason, err := agent.Run(ctx)
+		if ctx.Err() == nil {
+			fail(fmt.Errorf("the loopback worker stopped (%s): %w", reason, err))
+		}
+	}()
+	return w, nil
+}
+
+// stop ends it and the steps that it runs.
+func (w *ownWorker) stop(ctx context.Context) error {
+	w.cancel()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop the loopback worker: %w", context.Cause(ctx))
+	}
+}
+
+// deferredOrchestrator stands in for the actors until they have started, so that the listener is up before them.
+type deferredOrchestrator struct{ system atomic.Pointer[actors.System] }
+
+var _ actors.Orchestrator = (*deferredOrchestrator)(nil)
+
+func (d *deferredOrchestrator) set(s *actors.System) { d.system.Store(s) }
+
+func (*deferredOrchestrator) notReady() error {
+	return messages.Faultf(messages.CodeNotReady, "the orchestrator is starting")
+}
+
+// Connect implements actors.Orchestrator.
+func (d *deferredOrchestrator) Connect(conn actors.Conn, info actors.ConnInfo) (actors.Session, error) {
+	if s := d.system.Load(); s != nil {
+		return s.Connect(conn, info)
+	}
+	return nil, d.notReady()
+}
+
+// Do implements actors.Orchestrator.
+func (d *deferredOrchestrator) Do(ctx context.Context, verb messages.Verb, params proto.Message, emit actors.Emit) (proto.Message, error) {
+	if s := d.system.Load(); s != nil {
+		return s.Do(ctx, verb, params, emit)
+	}
+	return nil, d.notReady()
+}
+
+// Ready implements actors.Orchestrator.
+func (d *deferredOrchestrator) Ready() bool {
+	s := d.system.Load()
+	return s != nil && s.Ready()
+}
+
+// PingInterval implements actors.Orchestrator.
+func (d *deferredOrchestrator) PingInterval() time.Duration {
+	if s := d.system.Load(); s != nil {
+		return s.PingInterval()
+	}
+	return time.Second // nobody is connected yet
+}
+
+// Metrics implements actors.Orchestrator.
+func (d *deferredOrchestrator) Metrics(ctx context.Context) (actors.Metrics, error) {
+	if s := d.system.Load(); s != nil {
+		return s.Metrics(ctx)
+	}
+	return actors.Metrics{}, d.notReady()
+}

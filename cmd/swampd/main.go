@@ -1,0 +1,13 @@
+// Command swampd is the orchestrator: it owns workflows, runs, the queue, leases and tokens, and listens for workers
+// and clients.
+package main
+
+import (
+	"os"
+
+	"github.com/swampd/swampd/cmd/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(cli.Swampd))
+}
