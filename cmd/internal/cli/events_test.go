@@ -74,7 +74,7 @@ func example() *history {
 	h.started("train")
 	h.add(messages.EventJobStarted, "prepare", "", nil)
 	h.add(messages.EventStepStarted, "prepare", "fetch", nil)
-	h.queued("prepare", "fetch", "labels gpu=true", "no worker is connected")
+	h.queued("prepare", "fetch", "labels gpu=true", "waiting for a worker matching labels gpu=true: no worker is connected")
 	h.after(12*time.Second).dispatched("prepare", "fetch", "gpu-1", 1)
 	h.output("prepare", "fetch", "stdout", "downloading", false, 0)
 	h.output("prepare", "fetch", "stdout", "10%…", true, 12)

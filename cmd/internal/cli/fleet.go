@@ -131,7 +131,7 @@ func (a *app) workerQueueCommand() *cobra.Command {
 		t := table{columns: []string{"AGE", "STEP", "WORKFLOW", "RUN", "REQUIREMENT", "WHY"}}
 		for _, q := range queue.GetItems() {
 			t.add(age(messages.Duration(q.GetAgeMs())), q.GetJobName()+"/"+q.GetStepName(), q.GetWorkflowName(), q.GetRunId(),
-				q.GetRequirement(), q.GetWhy())
+				q.GetRequirement(), reasonOnly(q.GetRequirement(), q.GetWhy()))
 		}
 		return t.write(a.host.Stdout, a.host.color())
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -116,7 +117,14 @@ func (v *runView) eventLine(e *messages.RunEvent) string {
 
 // waiting is the sentence of a step in the queue, and why it waits.
 func (s *stepView) waiting() (what, why string) {
-	return "waiting for a worker matching " + oneLine(s.requirement), oneLine(s.why)
+	return waitingFor + oneLine(s.requirement), reasonOnly(s.requirement, s.why)
+}
+
+const waitingFor = "waiting for a worker matching "
+
+// reasonOnly takes what stands beside it already off the reason why something waits.
+func reasonOnly(requirement, why string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(oneLine(why), waitingFor+oneLine(requirement)), ": ")
 }
 
 func inBrackets(text string) string {
