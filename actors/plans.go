@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -91,15 +93,11 @@ func (sys *System) planOf(r *messages.RunRecord) (*workflow.Plan, error) {
 	if plan := sys.plans.get(r.GetSourceDigest()); plan != nil {
 		return plan, nil
 	}
-	src := &messages.SourceRecord{}
-	version, err := sys.read(persistence.KindSource, r.GetSourceDigest(), src)
+	source, err := sys.sources.read(sys, r.GetSourceDigest())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("source of run %s: %w", r.GetRunId(), err)
 	}
-	if version == 0 {
-		return nil, fmt.Errorf("source of run %s: %w", r.GetRunId(), persistence.ErrNotFound)
-	}
-	plan, err := workflow.Parse(r.GetFile(), src.GetSource())
+	plan, err := workflow.Parse(r.GetFile(), source)
 	if err != nil {
 		return nil, fmt.Errorf("source of run %s: %w", r.GetRunId(), err)
 	}
@@ -110,23 +108,71 @@ func (sys *System) planOf(r *messages.RunRecord) (*workflow.Plan, error) {
 // sourceBook knows which sources are durable already, so that a definition is written once and looked for once.
 type sourceBook struct{ known sync.Map }
 
-// keep makes a source durable before the first run that names it.
+// sourcePart bounds one record of a source, well within one commit.
+const sourcePart = 256 << 10
+
+// keep makes a source durable before the first run that names it. Its head comes last, so that a source which is there
+// is whole.
 func (b *sourceBook) keep(ctx context.Context, j persistence.Journal, digest, source string) error {
 	if _, ok := b.known.Load(digest); ok {
 		return nil
 	}
-	body, err := proto.Marshal(&messages.SourceRecord{Source: []byte(source)})
-	if err != nil {
-		return fmt.Errorf("encode source: %w", err)
+	head, rest := source[:min(len(source), sourcePart)], source[min(len(source), sourcePart):]
+	more := uint32(0)
+	for part := range slices.Chunk([]byte(rest), sourcePart) {
+		more++
+		if err := putSource(ctx, j, partID(digest, more), &messages.SourceRecord{Source: part}); err != nil {
+			return err
+		}
 	}
-	_, err = j.Commit(ctx, persistence.Commit{Class: persistence.ClassNewWork, Puts: []persistence.Put{
-		{Kind: persistence.KindSource, ID: digest, State: "kept", Body: body},
-	}})
-	if err != nil && !errors.Is(err, persistence.ErrStaleWriter) { // stale: somebody has kept it
+	if err := putSource(ctx, j, digest, &messages.SourceRecord{Source: []byte(head), More: more}); err != nil {
 		return err
 	}
 	b.known.Store(digest, struct{}{})
 	return nil
+}
+
+func partID(digest string, part uint32) string {
+	return digest + "/" + strconv.FormatUint(uint64(part), 10)
+}
+
+func putSource(ctx context.Context, j persistence.Journal, id string, r *messages.SourceRecord) error {
+	body, err := proto.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode source: %w", err)
+	}
+	_, err = j.Commit(ctx, persistence.Commit{Class: persistence.ClassNewWork, Puts: []persistence.Put{
+		{Kind: persistence.KindSource, ID: id, State: "kept", Body: body},
+	}})
+	if errors.Is(err, persistence.ErrStaleWriter) { // the same bytes are there: the id is their digest
+		return nil
+	}
+	return err
+}
+
+// read returns a source that has been kept.
+func (b *sourceBook) read(sys *System, digest string) ([]byte, error) {
+	head := &messages.SourceRecord{}
+	version, err := sys.read(persistence.KindSource, digest, head)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		return nil, persistence.ErrNotFound
+	}
+	source := head.GetSource()
+	for n := uint32(1); n <= head.GetMore(); n++ {
+		part := &messages.SourceRecord{}
+		if version, err = sys.read(persistence.KindSource, partID(digest, n), part); err != nil {
+			return nil, err
+		}
+		if version == 0 {
+			return nil, fmt.Errorf("part %d: %w", n, persistence.ErrNotFound)
+		}
+		source = append(source, part.GetSource()...)
+	}
+	b.known.Store(digest, struct{}{})
+	return source, nil
 }
 
 // stepNames takes a step's address apart.

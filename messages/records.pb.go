@@ -322,8 +322,11 @@ func (x *JobRecord) GetStatus() string {
 }
 
 type SourceRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The source, or its first part.
+	Source []byte `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// How many more parts there are, as records of their own: digest/1 and so on.
+	More          uint32 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,6 +366,13 @@ func (x *SourceRecord) GetSource() []byte {
 		return x.Source
 	}
 	return nil
+}
+
+func (x *SourceRecord) GetMore() uint32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
 }
 
 type StepRecord struct {
@@ -1630,9 +1640,10 @@ const file_records_proto_rawDesc = "" +
 	"\x05fault\x18\x12 \x01(\tR\x05fault\x12'\n" +
 	"\x04jobs\x18\x13 \x03(\v2\x13.swamp.v1.JobRecordR\x04jobs\"#\n" +
 	"\tJobRecord\x12\x16\n" +
-	"\x06status\x18\x01 \x01(\tR\x06status\"&\n" +
+	"\x06status\x18\x01 \x01(\tR\x06status\":\n" +
 	"\fSourceRecord\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\fR\x06source\"\xba\b\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\rR\x04more\"\xba\b\n" +
 	"\n" +
 	"StepRecord\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +

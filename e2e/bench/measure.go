@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// quantiles of durations.
+type quantiles struct{ p50, p99 time.Duration }
+
+func quantilesOf(d []time.Duration) quantiles {
+	slices.Sort(d)
+	if len(d) == 0 {
+		return quantiles{}
+	}
+	return quantiles{d[len(d)/2], d[min(len(d)-1, len(d)*99/100)]}
+}
+
+func medianQuantiles(q []quantiles) quantiles {
+	var p50, p99 []time.Duration
+	for _, x := range q {
+		p50, p99 = append(p50, x.p50), append(p99, x.p99)
+	}
+	slices.Sort(p50)
+	slices.Sort(p99)
+	return quantiles{p50[len(p50)/2], p99[len(p99)/2]}
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// syncFloor measures what one durable write costs on the store's disk.
+func syncFloor(dir string) (quantiles, error) {
+	f, err := os.Create(filepath.Join(dir, "floor"))
+	if err != nil {
+		return quantiles{}, err
+	}
+	defer f.Close()
+	data := make([]byte, 300)
+	var times []time.Duration
+	for range 500 {
+		begin := time.Now()
+		if _, err := f.Write(data); err != nil {
+			return quantiles{}, err
+		}
+		if err := f.Sync(); err != nil {
+			return quantiles{}, err
+		}
+		times = append(times, time.Since(begin))
+	}
+	return quantilesOf(times), nil
+}
+
+// wakeUps submits one run at a time to an idle worker, and measures from the call to the moment at which the step's
+// code runs in the worker's process.
+func (b *bench) wakeUps(ctx context.Context, n int) (quantiles, error) {
+	c, err := b.connect(ctx)
+	if err != nil {
+		return quantiles{}, err
+	}
+	defer c.close()
+	source := workflowOf(1)
+	var times []time.Duration
+	for range n {
+		b.worker.drainStarts()
+		begin := time.Now()
+		if err := c.run(ctx, source); err != nil {
+			return quantiles{}, err
+		}
+		select {
+		case at := <-b.worker.starts:
+			times = append(times, at.Sub(begin))
+		case <-time.After(10 * time.Second):
+			return quantiles{}, fmt.Errorf("the step did not start")
+		}
+	}
+	return quantilesOf(times), nil
+}
+
+// singles submits single-step runs from many clients, each waiting for its run's end.
+func (b *bench) singles(ctx context.Context, submitters int, during time.Duration) (perSecond, cpuMicros float64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	source := workflowOf(1)
+	clients := make([]*client, submitters)
+	for i := range clients {
+		if clients[i], err = b.connect(ctx); err != nil {
+			return 0, 0, err
+		}
+		defer clients[i].close()
+	}
+	counts := make([]int, submitters)
+	var wg sync.WaitGroup
+	cpu := b.cpu()
+	begin := time.Now()
+	for i, c := range clients {
+		wg.Go(func() {
+			for time.Since(begin) < during && ctx.Err() == nil {
+				if err := c.run(ctx, source); err != nil {
+					cancel(err)
+					return
+				}
+				counts[i]++
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin)
+	if err := context.Cause(ctx); err != nil {
+		return 0, 0, err
+	}
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return float64(total) / took.Seconds(), float64((b.cpu()-cpu).Microseconds()) / float64(total), nil
+}
+
+// fanOut submits one run of many parallel steps, and waits for its end.
+func (b *bench) fanOut(ctx context.Context, steps int) (perSecond, cpuMicros float64, err error) {
+	c, err := b.connect(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.close()
+	source := workflowOf(steps)
+	cpu := b.cpu()
+	begin := time.Now()
+	if err := c.run(ctx, source); err != nil {
+		return 0, 0, err
+	}
+	took := time.Since(begin)
+	return float64(steps) / took.Seconds(), float64((b.cpu()-cpu).Microseconds()) / float64(steps), nil
+}
