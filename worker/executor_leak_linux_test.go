@@ -13,7 +13,11 @@ import (
 // TestExecutor_ManySteps_LeaveNothingBehind does not run beside other tests, since it counts what the process has.
 func TestExecutor_ManySteps_LeaveNothingBehind(t *testing.T) {
 	e := newTestExecutor(t)
-	const steps, atOnce = 500, 8
+	const atOnce = 8
+	steps := 500
+	if raceDetector {
+		steps = 80
+	}
 	run := func(n int) {
 		var all sync.WaitGroup
 		tasks := make(chan Task)

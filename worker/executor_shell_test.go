@@ -362,7 +362,7 @@ func TestShell_WithoutBashItIsSh_AndWithoutAnyItCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, out := e.run(t, shellTask("echo $0 one\nfalse\necho two"))
-	if got.Error != "exit status 1" || !strings.HasSuffix(out.text(), "/.swamp/script one\n") {
+	if got.Error != "exit status 1" || !strings.HasSuffix(out.text(), "/.swamp-script one\n") {
 		t.Errorf("with sh: %+v, %q", got, out.text())
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shieldKeeper catches every signal that can be caught. A keeper that is asked to leave, say by a service manager that
-// signals all of its service, stays until its step is gone: the worker decides when that is. And signals that the
-// worker was started with as ignored are back at their default in the step, where a shell could not trap them
-// otherwise.
+// shieldKeeper catches every signal that would end the keeper. A keeper that is asked to leave, say by a service
+// manager that signals all of its service, stays until its step is gone: the worker decides when that is. And signals
+// that the worker was started with as ignored are back at their default in the step, where a shell could not trap them
+// otherwise; the runtime does the same for the rest. The list is short because each one takes the runtime several
+// switches of threads.
 func shieldKeeper() {
-	signal.Notify(make(chan os.Signal, 1))
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
 	unix.CloseOnExec(lockDescriptor)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // scratch is the folder of one dispatch. It is the step's working directory, and empty as far as a shell pattern can
-// see: what the product keeps there is in one folder whose name starts with a dot.
+// see: the names of what the product keeps there start with a dot.
 type scratch struct {
 	dir    string // CacheDir/scratch/<dispatch>
 	script string // the script of "run:"
@@ -27,12 +27,11 @@ func makeScratch(cacheDir, dispatchID, script string) (scratch, error) {
 		return scratch{}, fmt.Errorf("scratch folder: dispatch id %q is no file name", dispatchID)
 	}
 	dir := filepath.Join(scratchRoot(cacheDir), dispatchID)
-	own := filepath.Join(dir, ".swamp")
 	s := scratch{
 		dir:    dir,
-		script: filepath.Join(own, scriptName),
-		output: filepath.Join(own, "output"),
-		tmp:    filepath.Join(own, "tmp"),
+		script: filepath.Join(dir, scriptName),
+		output: filepath.Join(dir, ".swamp-output"),
+		tmp:    filepath.Join(dir, ".swamp-tmp"),
 	}
 	if err := s.make(script); err != nil {
 		return scratch{}, errors.Join(fmt.Errorf("scratch folder: %w", err), s.remove())
@@ -55,10 +54,8 @@ func (s scratch) make(script string) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{filepath.Dir(s.script), s.tmp} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return err
-		}
+	if err := os.Mkdir(s.tmp, 0o700); err != nil {
+		return err
 	}
 	if err := os.WriteFile(s.script, []byte(script), 0o700); err != nil {
 		return err

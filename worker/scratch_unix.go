@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-const scriptName = "script"
+const scriptName = ".swamp-script"
 
 // openOutputs opens the file without following a link and without waiting for the other end of a pipe.
 func openOutputs(path string) (*os.File, error) {

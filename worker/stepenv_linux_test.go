@@ -34,14 +34,14 @@ func TestStepEnv_IsExactlyWhatItIsSaidToBe(t *testing.T) {
 	if got.Status != OutcomeSucceeded {
 		t.Fatalf("outcome %+v: %s", got, out.text())
 	}
-	scratch := filepath.Join(e.cacheDir, "scratch", task.DispatchID, ".swamp")
+	scratch := filepath.Join(e.cacheDir, "scratch", task.DispatchID)
 	want := []string{
 		"PATH=" + path, "HOME=/home/w", "USER=w", "LANG=C.UTF-8", "LC_ALL=C", "LC_TIME=de_DE", "TZ=UTC",
-		"TMPDIR=" + filepath.Join(scratch, "tmp"),
+		"TMPDIR=" + filepath.Join(scratch, ".swamp-tmp"),
 		"A=step", "B=workflow", "EMPTY=", "WITH=a=b", "MULTI=one", "two",
 		"SWAMP_RUN_ID=run-1", "SWAMP_WORKFLOW=flow", "SWAMP_JOB=job", "SWAMP_STEP=step", "SWAMP_ATTEMPT=1",
 		"SWAMP_DISPATCH_ID=" + task.DispatchID, "SWAMP_STEP_KEY=key-1", "SWAMP_WORKER=w1",
-		"SWAMP_OUTPUT=" + filepath.Join(scratch, "output"),
+		"SWAMP_OUTPUT=" + filepath.Join(scratch, ".swamp-output"),
 	}
 	if diff := cmp.Diff(want, strings.Split(strings.TrimSuffix(out.text(), "\n"), "\n")); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
