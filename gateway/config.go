@@ -70,6 +70,9 @@ const (
 	queueClient    = 4 << 20
 	queueWorker    = 64 << 20
 
+	// A queue that has grown above this is given back instead of used again.
+	keepQueue = 2 << 20
+
 	// A frame's reading buffer that has grown above this is given back.
 	keepBuffer = 64 << 10
 )

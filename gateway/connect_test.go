@@ -152,9 +152,9 @@ func TestConnect_AnonymousSocketsAreCountedUntilTheyEnrollOrLeave(t *testing.T) 
 		t.Errorf("%d anonymous after an enrollment, want 1", got)
 	}
 	_ = other.ws.CloseNow()
-	other.session.ended(t)
+	_ = other.session.ended(t)
 	_ = worker.ws.CloseNow()
-	worker.session.ended(t)
+	_ = worker.session.ended(t)
 	_ = client.ws.CloseNow()
 	if err := f.server.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)

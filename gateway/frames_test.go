@@ -61,7 +61,7 @@ func TestConn_AnswersComeInTheCodingOfTheirQuestion(t *testing.T) {
 				}
 			}
 			// Answered is forgotten.
-			if n := len(p.session.conn.(*conn).others); n != 0 { //nolint:errcheck // it is one
+			if n := len(p.session.conn.(*conn).others); n != 0 {
 				t.Errorf("%d questions are still remembered", n)
 			}
 		})

@@ -50,7 +50,7 @@ func (o *fakeOrchestrator) Connect(c actors.Conn, info actors.ConnInfo) (actors.
 	if o.refusal != nil {
 		return nil, o.refusal
 	}
-	s := &fakeSession{o: o, conn: c, info: info, frames: make(chan *messages.Frame, 1000), closed: make(chan error, 2)}
+	s := &fakeSession{o: o, conn: c, info: info, frames: make(chan *messages.Frame, 1000), closed: make(chan ending, 2)}
 	o.sessions <- s
 	return s, nil
 }
@@ -72,7 +72,7 @@ type fakeSession struct {
 	conn   actors.Conn
 	info   actors.ConnInfo
 	frames chan *messages.Frame
-	closed chan error
+	closed chan ending
 	over   atomic.Bool
 	late   atomic.Bool // a frame came after the end
 }
@@ -90,18 +90,21 @@ func (s *fakeSession) Receive(f *messages.Frame) {
 
 func (s *fakeSession) Closed(reason error) {
 	s.over.Store(true)
-	s.closed <- reason
+	s.closed <- ending{reason}
 }
 
 // ended returns why the session ended, which it must have been told once and after its last frame.
 func (s *fakeSession) ended(t testing.TB) error {
 	t.Helper()
-	reason := take(t, s.closed, "the end of the session")
+	reason := take(t, s.closed, "the end of the session").reason
 	if s.late.Load() || len(s.closed) > 0 {
 		t.Errorf("a frame after the end: %t, ends: %d more", s.late.Load(), len(s.closed))
 	}
 	return reason
 }
+
+// ending is why a session ended.
+type ending struct{ reason error }
 
 // take returns what comes from a channel.
 func take[T any](t testing.TB, from <-chan T, what string) T {
@@ -238,7 +241,7 @@ func (f *fixture) open(t testing.TB, header http.Header) *websocket.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	ws, _, err := websocket.Dial(ctx, f.url+messages.Path, &websocket.DialOptions{ //nolint:bodyclose // the library keeps it
+	ws, _, err := websocket.Dial(ctx, f.url+messages.Path, &websocket.DialOptions{
 		HTTPClient: f.client, HTTPHeader: header, Subprotocols: []string{messages.Subprotocol},
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ func TestConn_APeerThatDoesNotReadIsDisconnected(t *testing.T) {
 	if messages.CodeOf(err) != messages.CodeStreamOverflow {
 		t.Fatalf("after %d frames: %v", sent, err)
 	}
-	if queued := slow.session.conn.(*conn).wire.queued(); queued > queueClient { //nolint:errcheck // it is one
+	if queued := slow.session.conn.(*conn).wire.queued(); queued > queueClient {
 		t.Errorf("%d bytes are queued, the limit is %d", queued, queueClient)
 	}
 	other.exchange("undisturbed")
@@ -125,7 +125,7 @@ func TestConn_PingsWithoutReadingAreBounded(t *testing.T) {
 		p := f.raw(t, false)
 		ping := rawMessage(opPing, make([]byte, 125))
 		const room = 64 << 10
-		p.session.conn.(*conn).wire.limit.Store(room - queueSlack) //nolint:errcheck // it is one
+		p.session.conn.(*conn).wire.limit.Store(room - queueSlack)
 		flood := bytes.Repeat(ping, 50)
 		pings := 0
 		for err := error(nil); err == nil; pings += 50 {

@@ -320,7 +320,9 @@ func TestRPC_AClientThatDoesNotReadRunsIntoTheWriteDeadline(t *testing.T) {
 		if _, err := conn.Write([]byte("POST /v1/rpc/run.logs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + testToken + "\r\nContent-Length: 0\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("a stream without a reader ended well")
+		}
 		within(t, time.Since(start), writeTimeout, writeTimeout+time.Second)
 	})
 }

@@ -40,7 +40,7 @@ func TestSilence_APeerThatSaysNothingIsGivenUpAfterThreeIntervals(t *testing.T) 
 		start := time.Now()
 		p := f.raw(t, true)
 		gone := p.discard()
-		reason := <-p.session.closed
+		reason := (<-p.session.closed).reason
 		within(t, time.Since(start), 30*time.Second, 33*time.Second)
 		if want := "no byte from the peer for 30s"; reason.Error() != want {
 			t.Errorf("reason %q, want %q", reason, want)

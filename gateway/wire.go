@@ -193,7 +193,7 @@ func (w *wire) write() {
 		w.queue, w.writing = nil, len(*out)
 		w.mu.Unlock()
 		err := w.writePieces(*out)
-		if cap(*out) <= writePiece {
+		if cap(*out) <= keepQueue {
 			*out = (*out)[:0]
 			w.buffers.Put(out)
 		}
