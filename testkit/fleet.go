@@ -1,0 +1,220 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence/memstore"
+)
+
+// version is what the orchestrator of a test says of itself.
+const version = "test"
+
+// Fleet is an orchestrator in memory, with what a test has started on it. It ends with the test.
+type Fleet struct {
+	t        testing.TB
+	settings settings
+	bubble   bool
+	ctx      context.Context //nolint:containedctx // the life of what the fleet has started
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	log      *slog.Logger
+	lines    *logLines
+
+	mu       sync.Mutex
+	system   *actors.System // nil while it is down
+	store    *memstore.Store
+	snapshot memstore.Snapshot
+	boots    bell
+	workers  []*Worker
+	runs     []*Run
+	numbers  map[string]int
+}
+
+// Start starts an orchestrator with an empty journal. At the end of the test its books are audited, and everything that
+// was started is stopped.
+func Start(t testing.TB, options ...Option) *Fleet {
+	t.Helper()
+	f := &Fleet{t: t, settings: defaults(), bubble: inBubble(), lines: &logLines{}, numbers: make(map[string]int)}
+	for _, o := range options {
+		o(&f.settings)
+	}
+	f.log = slog.New(slog.NewTextHandler(f.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.ctx, f.cancel = context.WithCancel(context.Background()) //nolint:usetesting // that of the test ends before its cleanups
+	t.Cleanup(f.end)
+	f.boot()
+	return f
+}
+
+// boot starts the orchestrator on what the journal held last.
+func (f *Fleet) boot() {
+	f.t.Helper()
+	journal := f.settings.journal
+	if journal.Logger == nil {
+		journal.Logger = f.log
+	}
+	store, err := memstore.Open(f.snapshot, journal)
+	if err != nil {
+		f.t.Fatalf("testkit: %v", err)
+	}
+	system, err := actors.Start(f.ctx, actors.Config{
+		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
+		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
+	})
+	if err != nil {
+		f.t.Fatalf("testkit: start the orchestrator: %v", errors.Join(err, store.Close()))
+	}
+	f.mu.Lock()
+	f.system, f.store = system, store
+	f.mu.Unlock()
+	f.boots.ring()
+}
+
+func (f *Fleet) hook() func(actors.Point) {
+	hooks := f.settings.hooks
+	if len(hooks) == 0 {
+		return nil
+	}
+	return func(p actors.Point) {
+		for _, h := range hooks {
+			h(p)
+		}
+	}
+}
+
+// Crash ends the orchestrator as the death of its process would: what was committed stays, whether or not somebody was
+// told, and every connection is cut.
+func (f *Fleet) Crash() {
+	f.t.Helper()
+	f.mu.Lock()
+	system, store, workers := f.system, f.store, f.workers
+	f.system = nil
+	f.mu.Unlock()
+	if system == nil {
+		f.t.Fatal("testkit: the orchestrator is down already")
+	}
+	snapshot := store.Crash()
+	for _, w := range workers {
+		w.cut() // nothing that a dead process still says may arrive
+	}
+	if err := errors.Join(system.Stop(f.ctx), store.Close()); err != nil {
+		f.t.Errorf("testkit: crash: %v", err)
+	}
+	f.mu.Lock()
+	f.snapshot = snapshot
+	f.mu.Unlock()
+}
+
+// Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left.
+func (f *Fleet) Restart() {
+	f.t.Helper()
+	f.mu.Lock()
+	up := f.system != nil
+	f.mu.Unlock()
+	if up {
+		f.t.Fatal("testkit: the orchestrator is up")
+	}
+	f.boot()
+}
+
+// System is the orchestrator itself, as the edges see it; nil after a [Fleet.Crash].
+func (f *Fleet) System() *actors.System {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.system
+}
+
+// Journal is the orchestrator's journal.
+func (f *Fleet) Journal() *memstore.Store {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store
+}
+
+// up waits for an orchestrator that runs.
+func (f *Fleet) up(ctx context.Context) (*actors.System, error) {
+	var system *actors.System
+	if f.boots.wait(ctx, func() bool { system = f.System(); return system != nil }) {
+		return system, nil
+	}
+	return nil, messages.Faultf(messages.CodeUnavailable, "the orchestrator is down")
+}
+
+// number counts what the fleet has named.
+func (f *Fleet) number(kind string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.numbers[kind]++
+	return f.numbers[kind]
+}
+
+// patience bounds what the test waits for.
+func (f *Fleet) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(f.ctx, f.settings.patience)
+}
+
+// end audits the books and stops everything.
+func (f *Fleet) end() {
+	f.mu.Lock()
+	system, store, workers := f.system, f.store, f.workers
+	f.mu.Unlock()
+	if system != nil && !f.t.Failed() {
+		f.Audit()
+	}
+	f.cancel()
+	for _, w := range workers {
+		w.cut()
+	}
+	f.wg.Wait()
+	if system != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) //nolint:usetesting // in a cleanup it has ended
+		defer cancel()
+		if err := errors.Join(system.Stop(ctx), store.Close()); err != nil {
+			f.t.Errorf("testkit: stop the orchestrator: %v", err)
+		}
+	}
+	if f.bubble {
+		time.Sleep(throttle)
+	}
+	if f.t.Failed() {
+		for _, r := range f.runs {
+			f.t.Logf("story of %s:\n%s", r.ID, r)
+		}
+		f.t.Logf("log of the orchestrator:\n%s", f.lines)
+	}
+}
+
+// logLines keeps the last part of the orchestrator's log, to be shown when the test fails.
+type logLines struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+// logKept bounds what is kept of the log.
+const logKept = 64 << 10
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = append(l.kept, p...)
+	if len(l.kept) > 2*logKept {
+		l.kept = append(l.kept[:0], l.kept[len(l.kept)-logKept:]...)
+	}
+	return len(p), nil
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.kept) > logKept {
+		return fmt.Sprintf("[…]%s", l.kept[len(l.kept)-logKept:])
+	}
+	return string(l.kept)
+}

@@ -1,0 +1,289 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/gateway"
+	"github.com/swampd/swampd/messages"
+)
+
+// enrollTimeout is how long a worker waits for the answer to its enrollment, and redialPause how long a persistent one
+// waits before it dials again.
+const (
+	enrollTimeout = 10 * time.Second
+	redialPause   = time.Second
+)
+
+// link is one connection of a worker.
+type link struct {
+	end     *gateway.PipeEnd
+	dropped bool // by the test; guarded by the worker's mutex
+
+	mu      sync.Mutex
+	cut     bool // what still comes is lost
+	answers map[string]chan *messages.Frame
+}
+
+func (l *link) expect(id string) <-chan *messages.Frame {
+	ch := make(chan *messages.Frame, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers[id] = ch
+	return ch
+}
+
+// answered takes a frame that answers a request of ours.
+func (l *link) answered(frame *messages.Frame) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ch, ok := l.answers[frame.GetId()]
+	if ok {
+		delete(l.answers, frame.GetId())
+		ch <- frame
+	}
+	return ok
+}
+
+func (l *link) isCut() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut
+}
+
+// cut ends the connection from this side, if there is one.
+func (w *Worker) cut() {
+	w.mu.Lock()
+	l := w.link
+	w.down(l, messages.Faultf(messages.CodeUnavailable, "the connection was cut"))
+	w.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.cut = true
+	l.mu.Unlock()
+	_ = l.end.Close(messages.CodeUnavailable, "cut") // it never fails
+	w.news.ring()
+}
+
+// down notes that the link is the worker's no more; mu is held.
+func (w *Worker) down(l *link, why *messages.Fault) {
+	if l == nil || w.link != l {
+		return
+	}
+	w.link, w.fault, w.downSince = nil, why, time.Now()
+}
+
+// dial connects and enrolls, and starts to read.
+func (w *Worker) dial(ctx context.Context, forget bool) error {
+	system, err := w.f.up(ctx)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	info := actors.ConnInfo{Remote: w.is.remote, Loopback: w.is.loopback}
+	old := w.link
+	w.mu.Unlock()
+	end, err := gateway.Pipe(system, info)
+	if err != nil {
+		return err
+	}
+	l := &link{end: end, answers: make(map[string]chan *messages.Frame)}
+	result, err := w.enroll(ctx, l, forget)
+	if err != nil {
+		_ = end.Close(messages.CodeUnavailable, "not enrolled") // it never fails
+		return err
+	}
+	w.mu.Lock()
+	w.resume(result, forget)
+	w.name, w.link, w.fault = result.GetWorker(), l, nil
+	w.killAfter = messages.Duration(result.GetGraceMs() - result.GetKillMarginMs())
+	again := w.unfinished()
+	w.mu.Unlock()
+	if old != nil {
+		old.mu.Lock()
+		old.cut = true
+		old.mu.Unlock()
+		w.f.wg.Go(func() { _ = old.end.Close(messages.CodeUnavailable, "dialled anew") })
+	}
+	w.f.wg.Go(func() { w.read(l) })
+	for _, d := range again {
+		d.sayAgain()
+	}
+	w.news.ring()
+	return nil
+}
+
+func (w *Worker) enroll(ctx context.Context, l *link, forget bool) (*messages.EnrollResult, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, enrollTimeout, messages.Faultf(messages.CodeUnavailable, "no answer to the enrollment"))
+	defer cancel()
+	frame := &messages.Frame{Id: "enroll", Body: &messages.Frame_Request{
+		Request: messages.NewRequest(messages.VerbWorkerEnroll, w.introduction(forget)),
+	}}
+	if err := l.end.Write(ctx, frame); err != nil {
+		return nil, err
+	}
+	for {
+		frame, err := l.end.Read(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case frame.GetError() != nil:
+			return nil, frame.GetError().Fault()
+		case frame.GetResponse().GetWorkerEnroll() != nil:
+			return frame.GetResponse().GetWorkerEnroll(), nil
+		}
+	}
+}
+
+func (w *Worker) introduction(forget bool) *messages.EnrollParams {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &messages.EnrollParams{
+		Token: w.is.token, MachineId: w.is.machine, InstanceUuid: w.is.instance, ProtocolMin: messages.ProtocolMin,
+		ProtocolMax: messages.ProtocolVersion, Version: version, Platform: w.is.platform, Arch: w.is.arch,
+		Labels: messages.LabelsOf(w.is.labels).Proto(), Capacity: int32(w.is.capacity), DispatchSeq: w.seq,
+		Intent: string(messages.IntentNone),
+	}
+	if w.is.draining {
+		p.Intent, p.Reason = string(messages.IntentDraining), "signal"
+	}
+	if !forget {
+		for _, d := range w.unfinished() {
+			p.InFlight = append(p.InFlight, &messages.InFlight{
+				DispatchId: d.ID(), Generation: d.Params.GetGeneration(), State: "running", OutputOffset: d.offset,
+			})
+		}
+	}
+	return p
+}
+
+// resume settles what was in flight when the worker came back; mu is held.
+func (w *Worker) resume(result *messages.EnrollResult, forget bool) {
+	resumed := make(map[string]bool)
+	for _, v := range result.GetInFlight() {
+		if v.GetAction() == "resume" {
+			resumed[v.GetDispatchId()] = true
+		}
+	}
+	for lease, d := range w.known {
+		if forget || !resumed[d.ID()] {
+			d.end()
+			d.aborted = true
+			delete(w.known, lease)
+		}
+	}
+	w.early = make(map[string]bool)
+}
+
+// unfinished is what is known and not done, in the order of arrival; mu is held.
+func (w *Worker) unfinished() []*Dispatch {
+	var list []*Dispatch
+	for _, d := range w.dispatches {
+		if w.known[d.Lease] == d {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// read handles what comes over a link until its end. A persistent worker then dials again.
+func (w *Worker) read(l *link) {
+	for {
+		frame, err := l.end.Read(w.f.ctx)
+		if err != nil {
+			w.ended(l, err)
+			return
+		}
+		if !l.isCut() {
+			w.take(l, frame)
+		}
+	}
+}
+
+func (w *Worker) ended(l *link, err error) {
+	fault := &messages.Fault{Code: messages.CodeUnavailable, Text: err.Error()}
+	errors.As(err, &fault)
+	w.mu.Lock()
+	w.down(l, fault)
+	mine := w.link == nil && w.is.persistent && !l.dropped
+	w.mu.Unlock()
+	w.news.ring()
+	for mine && w.f.sleep(redialPause) {
+		w.mu.Lock()
+		mine = w.link == nil
+		w.mu.Unlock()
+		if err := w.dial(w.f.ctx, false); err == nil || messages.CodeOf(err).Permanent() {
+			return
+		}
+	}
+}
+
+// take handles one frame.
+func (w *Worker) take(l *link, frame *messages.Frame) {
+	defer w.news.ring()
+	switch body := frame.GetBody().(type) {
+	case *messages.Frame_Request:
+		if p := body.Request.GetWorkerDispatch(); p != nil {
+			w.takeDispatch(frame.GetId(), p)
+		} else if g := body.Request.GetWorkerGoodbye(); g != nil {
+			w.mu.Lock()
+			w.goodbyes = append(w.goodbyes, g)
+			if g.GetReason() == "revoked" { // what runs under a revoked token is killed at once
+				for _, d := range w.known {
+					d.end()
+				}
+			}
+			w.mu.Unlock()
+		}
+	case *messages.Frame_Response, *messages.Frame_Error:
+		l.answered(frame)
+	case *messages.Frame_Cancel:
+		w.mu.Lock()
+		if d := w.known[frame.GetId()]; d != nil {
+			d.cancelled, d.killed = true, d.killed || body.Cancel.GetForce()
+		} else {
+			w.early[frame.GetId()] = true
+		}
+		w.mu.Unlock()
+	case *messages.Frame_Ack:
+		w.mu.Lock()
+		if d := w.known[frame.GetId()]; d != nil {
+			d.acked = max(d.acked, body.Ack.GetOffset())
+			d.acks++
+			if body.Ack.GetDone() {
+				d.done = true
+				d.end()
+				delete(w.known, d.Lease)
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// takeDispatch takes a dispatch, or says again what was said of one that is known.
+func (w *Worker) takeDispatch(lease string, p *messages.DispatchParams) {
+	w.mu.Lock()
+	if d := w.known[lease]; d != nil {
+		d.repeats++
+		w.mu.Unlock()
+		d.sayAgain()
+		return
+	}
+	if p.GetSeq() <= w.seq {
+		w.f.t.Errorf("testkit: worker %s was sent dispatch %s with number %d, after %d", w.name, lease, p.GetSeq(), w.seq)
+	}
+	w.seq = max(w.seq, p.GetSeq())
+	d := &Dispatch{Lease: lease, Params: p, w: w, cancelled: w.early[lease]}
+	w.dispatches = append(w.dispatches, d)
+	w.known[lease] = d
+	handler := w.is.onDispatch
+	w.mu.Unlock()
+	if handler != nil {
+		w.f.wg.Go(func() { handler(d) })
+	}
+}

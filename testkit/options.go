@@ -1,0 +1,108 @@
+package testkit
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/persistence/memstore"
+)
+
+// An Option changes what [Start] starts.
+type Option func(*settings)
+
+type settings struct {
+	queueTimeout time.Duration
+	grace        time.Duration
+	loopback     int
+	shipEnv      []string
+	hooks        []func(actors.Point)
+	journal      memstore.Options
+	patience     time.Duration
+	faults       bool // the test breaks things on purpose
+}
+
+func defaults() settings {
+	s := settings{queueTimeout: time.Minute, grace: time.Minute, patience: 20 * time.Second}
+	if inBubble() {
+		s.patience = time.Hour
+	}
+	return s
+}
+
+// WithQueueTimeout sets how long a step waits where its workflow says nothing; 0 is for ever. Default: a minute.
+func WithQueueTimeout(d time.Duration) Option { return func(s *settings) { s.queueTimeout = d } }
+
+// WithGrace sets how long a lost connection may take to come back. Default: a minute.
+func WithGrace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
+
+// WithLoopback has unplaced steps run on the orchestrator's own worker only. [Fleet.Loopback] connects it.
+func WithLoopback(slots int) Option { return func(s *settings) { s.loopback = slots } }
+
+// WithShippedEnv sets the part of the orchestrator's environment that steps get, as KEY=VALUE.
+func WithShippedEnv(env ...string) Option { return func(s *settings) { s.shipEnv = env } }
+
+// WithPatience sets how long a method waits before it fails the test: 20 s by default, in a bubble an hour.
+func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
+
+// WithHook has fn called at each [actors.Point], by the actor itself: it may block or panic. The audit takes panics as
+// faults unless the test says with [WithFaults] that it makes some.
+func WithHook(fn func(actors.Point)) Option {
+	return func(s *settings) { s.hooks = append(s.hooks, fn) }
+}
+
+// WithFaults says that the test breaks things by itself: the audit gives the actors time to repair them, and does not mind
+// that some have panicked.
+func WithFaults() Option { return func(s *settings) { s.faults = true } }
+
+// WithJournal sets what happens in the journal: its hooks may delay a commit or let the disk fail.
+func WithJournal(options memstore.Options) Option {
+	return func(s *settings) { s.journal = options }
+}
+
+// A PanicAt is a place for a panic: the Nth time that a Point of that stage, kind of actor and command is reached. An
+// empty field is any.
+type PanicAt struct {
+	Stage, Kind, Command string
+	// Nth counts from 1; 0 is 1. Times is how often it panics from then on; 0 is once.
+	Nth, Times int
+}
+
+// WithPanic panics at a place. It implies [WithFaults].
+func WithPanic(at PanicAt) Option {
+	var mu sync.Mutex
+	seen := 0
+	first := max(at.Nth, 1)
+	last := first + max(at.Times, 1) - 1
+	matches := func(want, have string) bool { return want == "" || want == have }
+	hook := func(p actors.Point) {
+		if !matches(at.Stage, p.Stage) || !matches(at.Kind, p.Kind) || !matches(at.Command, p.Command) {
+			return
+		}
+		mu.Lock()
+		seen++
+		n := seen
+		mu.Unlock()
+		if n >= first && n <= last {
+			panic("injected by the test, at " + p.Stage + " " + p.Kind + " " + p.Command)
+		}
+	}
+	return func(s *settings) {
+		s.hooks = append(s.hooks, hook)
+		s.faults = true
+	}
+}
+
+// WithJitter delays each actor at each Point by up to most, by chance from a seed: who comes first changes with the
+// seed. In a bubble it costs no time.
+func WithJitter(seed uint64, most time.Duration) Option {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	return WithHook(func(actors.Point) {
+		mu.Lock()
+		wait := time.Duration(random.Int64N(int64(most) + 1))
+		mu.Unlock()
+		time.Sleep(wait)
+	})
+}

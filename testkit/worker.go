@@ -1,0 +1,351 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/messages"
+)
+
+// A WorkerOption describes a scripted worker: [Labels], [Capacity], and what the functions of this file return.
+type WorkerOption interface{ describe(*description) }
+
+type description struct {
+	token, machine, instance string
+	labels                   Labels
+	platform, arch           string
+	capacity                 int
+	draining                 bool
+	loopback                 bool
+	remote                   string
+	persistent               bool
+	onDispatch               func(*Dispatch)
+}
+
+// Labels are a worker's labels.
+type Labels map[string]string
+
+func (l Labels) describe(d *description) { d.labels = l }
+
+// Capacity is how many dispatches a worker runs at once. Default: 1.
+type Capacity int
+
+func (c Capacity) describe(d *description) { d.capacity = int(c) }
+
+type workerOption func(*description)
+
+func (o workerOption) describe(d *description) { o(d) }
+
+// Platform is a worker's os/arch. Default: linux/amd64.
+func Platform(platform string) WorkerOption {
+	return workerOption(func(d *description) { d.platform, d.arch, _ = strings.Cut(platform, "/") })
+}
+
+// WithToken has the worker enroll with that token, NAME.SECRET. Default: one made for it, of its own name.
+func WithToken(token string) WorkerOption {
+	return workerOption(func(d *description) { d.token = token })
+}
+
+// Machine is the worker's machine id. Default: one of its own.
+func Machine(id string) WorkerOption { return workerOption(func(d *description) { d.machine = id }) }
+
+// Instance is the worker's instance uuid. Default: one of its own.
+func Instance(uuid string) WorkerOption { return workerOption(func(d *description) { d.instance = uuid }) }
+
+// Remote is the address that the worker comes from. Default: one of its own.
+func Remote(address string) WorkerOption { return workerOption(func(d *description) { d.remote = address }) }
+
+// Draining has the worker enroll as one that drains.
+func Draining() WorkerOption { return workerOption(func(d *description) { d.draining = true }) }
+
+// Persistent has the worker dial again, a second later, whenever it has lost its connection other than by Drop.
+func Persistent() WorkerOption { return workerOption(func(d *description) { d.persistent = true }) }
+
+// OnDispatch has fn called for each dispatch, in a goroutine of its own, instead of leaving it to NextDispatch. The worker
+// is [Persistent] then.
+func OnDispatch(fn func(*Dispatch)) WorkerOption {
+	return workerOption(func(d *description) { d.onDispatch, d.persistent = fn, true })
+}
+
+// AutoRun has every dispatch succeed at once.
+func AutoRun() WorkerOption { return OnDispatch(func(d *Dispatch) { d.Succeed() }) }
+
+// Takes has every dispatch succeed after a while.
+func Takes(while time.Duration) WorkerOption {
+	return OnDispatch(func(d *Dispatch) {
+		d.Accept()
+		if d.w.f.sleep(while) {
+			d.Succeed()
+		}
+	})
+}
+
+// sleep returns false when the fleet ended before.
+func (f *Fleet) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-f.ctx.Done():
+		return false
+	}
+}
+
+// Worker is a worker that does what the test says. It sends what a real one would, and remembers what it was sent.
+type Worker struct {
+	f    *Fleet
+	news bell
+
+	mu         sync.Mutex
+	is         description
+	name       string
+	link       *link     // nil while it has none
+	downSince  time.Time // while it has none
+	killAfter  time.Duration
+	fault      *messages.Fault // why the last link ended
+	goodbyes   []*messages.GoodbyeParams
+	dispatches []*Dispatch
+	known      map[string]*Dispatch // by lease, what is not done
+	early      map[string]bool      // cancels of what is not known
+	next       int
+	seq        uint32
+	requests   int
+}
+
+// Worker enrolls a worker with a token of its name and fails the test if it is refused.
+func (f *Fleet) Worker(name string, options ...WorkerOption) *Worker {
+	f.t.Helper()
+	w, err := f.Enroll(name, options...)
+	if err != nil {
+		f.t.Fatalf("testkit: enroll worker %s: %v", name, err)
+	}
+	return w
+}
+
+// Loopback connects the orchestrator's own worker; see [WithLoopback].
+func (f *Fleet) Loopback(options ...WorkerOption) *Worker {
+	f.t.Helper()
+	is := workerOption(func(d *description) { d.loopback, d.capacity = true, max(f.settings.loopback, 1) })
+	return f.Worker(actors.Loopback, append([]WorkerOption{is}, options...)...)
+}
+
+// Enroll is Worker for one that may be refused: the error is a *messages.Fault. Transient refusals count as refusals.
+func (f *Fleet) Enroll(name string, options ...WorkerOption) (*Worker, error) {
+	f.t.Helper()
+	n := f.number("worker")
+	is := description{
+		machine: fmt.Sprintf("machine-%d", n), instance: fmt.Sprintf("instance-%d", n), remote: fmt.Sprintf("192.0.2.%d:7", n%250),
+		platform: "linux", arch: "amd64", capacity: 1,
+	}
+	for _, o := range options {
+		o.describe(&is)
+	}
+	if is.token == "" && !is.loopback {
+		is.token = f.Token(name)
+	}
+	w := &Worker{f: f, is: is, known: make(map[string]*Dispatch), early: make(map[string]bool)}
+	ctx, cancel := f.patience()
+	defer cancel()
+	if err := w.dial(ctx, true); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	f.workers = append(f.workers, w)
+	f.mu.Unlock()
+	return w, nil
+}
+
+// Name is what the orchestrator calls the worker.
+func (w *Worker) Name() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.name
+}
+
+// Connected tells whether the worker has a connection, as far as it knows.
+func (w *Worker) Connected() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.link != nil
+}
+
+// Drop cuts the connection. What was on its way to the worker is lost.
+func (w *Worker) Drop() {
+	w.mu.Lock()
+	if w.link != nil {
+		w.link.dropped = true
+	}
+	w.mu.Unlock()
+	w.cut()
+}
+
+// A ReconnectOption changes how a worker comes back.
+type ReconnectOption func(*reconnect)
+
+type reconnect struct {
+	forget   bool
+	instance string
+}
+
+// Forgetting has the worker come back without naming what it had in flight: it runs none of it any more.
+func Forgetting() ReconnectOption { return func(r *reconnect) { r.forget = true } }
+
+// AsNewInstance has the worker come back as another process, which knows nothing of the one before.
+func AsNewInstance() ReconnectOption {
+	return func(r *reconnect) { r.instance, r.forget = "new", true }
+}
+
+// Reconnect enrolls the worker again, over a new socket: the same instance, naming what it has in flight, unless an option
+// says otherwise. It fails the test if the worker is refused.
+func (w *Worker) Reconnect(options ...ReconnectOption) {
+	w.f.t.Helper()
+	if err := w.TryReconnect(options...); err != nil {
+		w.f.t.Fatalf("testkit: worker %s: reconnect: %v", w.name, err)
+	}
+}
+
+// TryReconnect is Reconnect for a worker that may be refused: the error is a *messages.Fault.
+func (w *Worker) TryReconnect(options ...ReconnectOption) error {
+	var r reconnect
+	for _, o := range options {
+		o(&r)
+	}
+	if r.instance != "" {
+		r.instance = fmt.Sprintf("instance-%d", w.f.number("worker"))
+		w.mu.Lock()
+		w.is.instance, w.seq = r.instance, 0
+		w.mu.Unlock()
+	}
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	return w.dial(ctx, r.forget)
+}
+
+// NextDispatch waits for the next dispatch that it has not returned before.
+func (w *Worker) NextDispatch() *Dispatch {
+	w.f.t.Helper()
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	var d *Dispatch
+	w.news.wait(ctx, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.next < len(w.dispatches) {
+			d = w.dispatches[w.next]
+			w.next++
+		}
+		return d != nil
+	})
+	if d == nil {
+		w.f.t.Fatalf("testkit: worker %s got no dispatch", w.Name())
+	}
+	return d
+}
+
+// NoDispatch fails the test if there is a dispatch that NextDispatch has not returned, now that everything has settled.
+func (w *Worker) NoDispatch() {
+	w.f.t.Helper()
+	w.f.Settle()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next < len(w.dispatches) {
+		w.f.t.Fatalf("testkit: worker %s got a dispatch of step %s", w.name, w.dispatches[w.next].Step())
+	}
+}
+
+// Dispatches are all that the worker was sent, in their order.
+func (w *Worker) Dispatches() []*Dispatch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.dispatches)
+}
+
+// WaitClosed waits until the orchestrator has closed the connection, and returns why.
+func (w *Worker) WaitClosed() *messages.Fault {
+	w.f.t.Helper()
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	var fault *messages.Fault
+	w.news.wait(ctx, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		fault = w.fault
+		return w.link == nil
+	})
+	if fault == nil {
+		w.f.t.Fatalf("testkit: worker %s: its connection was not closed", w.Name())
+	}
+	return fault
+}
+
+// Goodbyes are the reasons of the goodbyes that the worker was told.
+func (w *Worker) Goodbyes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var reasons []string
+	for _, g := range w.goodbyes {
+		reasons = append(reasons, g.GetReason())
+	}
+	return reasons
+}
+
+// SayIdle reports that the worker has slots again, and waits for the answer.
+func (w *Worker) SayIdle() {
+	w.f.t.Helper()
+	w.say(&messages.StatusParams{Intent: string(messages.IntentNone)})
+}
+
+// SayDraining reports that the worker takes nothing new any more, and waits for the answer.
+func (w *Worker) SayDraining(reason string) {
+	w.f.t.Helper()
+	w.say(&messages.StatusParams{Intent: string(messages.IntentDraining), Reason: reason})
+}
+
+func (w *Worker) say(p *messages.StatusParams) {
+	w.f.t.Helper()
+	if f := w.Ask(messages.VerbWorkerStatus, p); f.GetError() != nil {
+		w.f.t.Fatalf("testkit: worker %s: %s", w.Name(), f.GetError().GetText())
+	}
+}
+
+// Ask sends a request and waits for its answer, a response or an error.
+func (w *Worker) Ask(verb messages.Verb, params proto.Message) *messages.Frame {
+	w.f.t.Helper()
+	w.mu.Lock()
+	w.requests++
+	id := fmt.Sprintf("request-%d", w.requests)
+	l := w.link
+	w.mu.Unlock()
+	if l == nil {
+		w.f.t.Fatalf("testkit: worker %s is not connected", w.Name())
+	}
+	answer := l.expect(id)
+	w.Send(&messages.Frame{Id: id, Body: &messages.Frame_Request{Request: messages.NewRequest(verb, params)}})
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	select {
+	case f := <-answer:
+		return f
+	case <-ctx.Done():
+		w.f.t.Fatalf("testkit: worker %s: no answer to %s", w.Name(), verb)
+		return nil
+	}
+}
+
+// Send sends any frame. It is lost while the worker has no connection.
+func (w *Worker) Send(frame *messages.Frame) {
+	w.mu.Lock()
+	l := w.link
+	w.mu.Unlock()
+	if l != nil {
+		_ = l.end.Write(context.WithoutCancel(w.f.ctx), frame) // a frame on a socket that has gone is lost
+	}
+}
