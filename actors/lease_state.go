@@ -16,6 +16,7 @@ const (
 	outcomeTimeout   = "timeout"
 	outcomeRefused   = "refused"
 	outcomeLost      = "lost"
+	outcomeRestart   = "restart" // the orchestrator restarted: the worker may still have it
 )
 
 // Names of a lease's timers.
@@ -190,6 +191,10 @@ func leaseFrom(r *messages.LeaseRecord, version uint64, name string, def *workfl
 func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 	switch c := cmd.(type) {
 	case ensureLease:
+		if l.unknown != "" { // the record is gone, and whoever ran it with it
+			o := &messages.Outcome{Status: outcomeLost, Code: string(messages.CodeWorkerLost), Error: "the record of its lease is gone"}
+			return l, decision{effects: []effect{tell{c.step, leaseEnded{lease: l.id(), worker: l.worker, outcome: o}}, leave{}}}
+		}
 		return l, decision{effects: []effect{tell{c.step, leaseUp{l.id()}}}}
 	case leaseFrame:
 		return l.frame(c, at)

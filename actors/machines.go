@@ -47,6 +47,7 @@ func (sys *System) makeProps() {
 	})
 	sys.stepProps = runnerProps(sys, &machine[stepState]{
 		kind: kindStep, load: loadStep, step: stepStep, resume: resumeStep,
+		start: func(stepState, moment) decision { return decision{effects: []effect{again{rejoin{sys.aliveUntil}}}} },
 		begin: func(msg any) (stepState, bool) { b, ok := msg.(beginStep); return b.state, ok },
 		word:  func(s stepState) string { return string(s.status) },
 	})
@@ -203,7 +204,7 @@ func (sys *System) planOfRun(run string) (*workflow.Plan, error) {
 	return sys.planOf(r)
 }
 
-func loadStep(sys *System, self address, _ moment) (stepState, error) {
+func loadStep(sys *System, self address, at moment) (stepState, error) {
 	run, job, step, err := stepNames(self)
 	if err != nil {
 		return stepState{}, err
@@ -224,13 +225,15 @@ func loadStep(sys *System, self address, _ moment) (stepState, error) {
 	if version == 0 {
 		return stepState{}, fmt.Errorf("step %s of run %s: %w", step, run, persistence.ErrNotFound)
 	}
-	var pending uint64
+	found := foundStep{record: r, version: version, plan: plan, limit: sys.cfg.QueueTimeout, grace: sys.timing.grace}
 	if r.GetStatus() == string(messages.StepQueued) {
-		if pending, err = sys.read(persistence.KindPending, r.GetQueueId(), &messages.PendingRecord{}); err != nil {
+		p := &messages.PendingRecord{}
+		if found.pending, err = sys.read(persistence.KindPending, r.GetQueueId(), p); err != nil {
 			return stepState{}, err
 		}
+		found.orphan = p.GetBootEpoch() < at.epoch
 	}
-	return stepFrom(r, version, pending, plan, sys.cfg.QueueTimeout), nil
+	return stepFrom(found), nil
 }
 
 // beginLease takes the state of a lease that has just been borne.

@@ -31,6 +31,9 @@ func (r *rootActor) Receive(ctx actor.Context) {
 func (r *rootActor) start(ctx actor.Context) error {
 	sys := r.sys
 	id := ctx.Self().GetId()
+	if err := sys.reconcile(); err != nil {
+		return fmt.Errorf("reconcile: %w", err)
+	}
 	for _, kind := range []string{kindLease, kindRun, kindToken, kindWorker, kindSession} {
 		props := sys.props(func() actor.Actor { return &router{sys: sys, kind: kind, props: sys.propsOf(kind)} })
 		if sys.spawn(ctx, id, props, routerOf(kind), routers[kind]) == nil {

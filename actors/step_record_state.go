@@ -29,18 +29,30 @@ func (s stepState) record() *messages.StepRecord {
 	}
 }
 
-// stepFrom is the state of a step as its record has it, with the version of the pending dispatch that it waits in.
-func stepFrom(r *messages.StepRecord, version, pending uint64, plan *workflow.Plan, limit time.Duration) stepState {
+// foundStep is what the journal has of a step when its actor starts.
+type foundStep struct {
+	record  *messages.StepRecord
+	version uint64
+	pending uint64 // version of the pending dispatch that it waits in
+	orphan  bool   // that one is from before a restart
+	plan    *workflow.Plan
+	limit   time.Duration // the orchestrator's queue timeout; 0: none
+	grace   time.Duration
+}
+
+// stepFrom is the state of a step as its record has it.
+func stepFrom(f foundStep) stepState {
+	r, plan, limit := f.record, f.plan, f.limit
 	def := &plan.Steps[r.GetOrdinal()]
 	if def.QueueTimeout != nil {
 		limit = *def.QueueTimeout
 	}
 	return stepState{
-		version: version, run: r.GetRunId(), workflow: plan.Name, job: r.GetJob(), step: r.GetStep(), ordinal: r.GetOrdinal(),
+		version: f.version, run: r.GetRunId(), workflow: plan.Name, job: r.GetJob(), step: r.GetStep(), ordinal: r.GetOrdinal(),
 		def: def, limit: limit, status: messages.StepStatus(r.GetStatus()), attempt: r.GetAttempt(), losses: r.GetLosses(),
 		refusals: r.GetRefusals(), episode: r.GetEpisode(), dispatches: r.GetDispatches(), place: r.GetFirstQueuedSeq(),
 		waited: messages.Duration(r.GetWaitedMs()), queuedFor: messages.Duration(r.GetQueuedMs()),
-		queueID: r.GetQueueId(), pending: pending, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(),
+		queueID: r.GetQueueId(), pending: f.pending, orphan: f.orphan, grace: f.grace, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(),
 		worker: r.GetWorker(), readyAt: messages.GoTime(r.GetReadyAt()), queuedAt: messages.GoTime(r.GetQueuedAt()),
 		startedAt: messages.GoTime(r.GetStartedAt()), endedAt: messages.GoTime(r.GetEndedAt()), errText: r.GetError(),
 		code: r.GetCode(), outputs: r.GetOutputs(), cancelAt: messages.GoTime(r.GetCancelRequestedAt()),

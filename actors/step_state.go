@@ -57,6 +57,10 @@ type stepState struct {
 	leaseUp        bool   // the lease's actor has said so
 	runKnows       bool   // the run has noted the end
 	parked         bool   // to be offered only once the pool has changed
+	awaiting       bool   // a restart ended its lease: its worker may come back with the dispatch
+	awaitNoted     bool   // the worker's actor has noted that
+	orphan         bool   // its wait episode is from before a restart
+	grace          time.Duration
 }
 
 // beginStep is what a run gives the actor of a step that it has borne, or has found in the journal.
@@ -149,6 +153,24 @@ type stepEnded struct {
 	code    string
 }
 
+// rejoin comes first to the actor of a step that the journal had: what a restart has left stale is brought to a true
+// state. The orchestrator was alive until that time: a wait before it counts, downtime does not.
+type rejoin struct{ aliveUntil time.Time }
+
+// awaitWorker asks a worker's actor to say when the worker is back.
+type awaitWorker struct{ step address }
+
+// awaitNoted says that it will.
+type awaitNoted struct{}
+
+// workerBack says that the worker is back, and that the dispatch it had is not.
+type workerBack struct{}
+
+// adoptionElapsed ends the wait for the worker.
+type adoptionElapsed struct{}
+
+const timerAdoption = "adoption"
+
 // endNoted tells a step that its run knows the end.
 type endNoted struct{}
 
@@ -224,6 +246,14 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 		}
 	case commitRefused:
 		return s.refused(c)
+	case rejoin:
+		return s.rejoin(c, at)
+	case awaitNoted:
+		s.awaitNoted = true
+	case workerBack:
+		return s.notAdopted("it came back without the step", at)
+	case adoptionElapsed:
+		return s.notAdopted("it did not come back in time", at)
 	case poisoned:
 		return s.poisoned(at)
 	}
@@ -233,8 +263,15 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 // resumeStep is what is owed for a step.
 func resumeStep(s stepState, _ moment) []obligation {
 	switch {
+	case s.orphan:
+		return nil // until it has rejoined
 	case s.status == messages.StepQueued && s.schedulerEpoch == 0:
 		return []obligation{{id: "offer " + s.queueID, to: schedulerAddress, msg: s.offer()}}
+	case s.awaiting:
+		if s.awaitNoted {
+			return nil
+		}
+		return []obligation{{id: "await " + s.dispatchID, to: workerAddress(s.worker), msg: awaitWorker{s.address()}}}
 	case s.status == messages.StepRunning:
 		var owed []obligation
 		if !s.leaseUp {
@@ -367,6 +404,10 @@ func (s stepState) cancel(c cancelStep, at moment) (stepState, decision) {
 	if s.status == messages.StepQueued {
 		return s.endEpisode(messages.PendingCancelled, messages.StepCancelled, "", "", at)
 	}
+	if s.awaiting {
+		s.awaiting = false
+		return s.end(decision{effects: []effect{disarm{timerAdoption}}}, messages.StepCancelled, "", "", at)
+	}
 	s.version++
 	return s, decision{writes: []write{s.write()}}
 }
@@ -379,6 +420,9 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 		return s, decision{effects: []effect{noted}}
 	}
 	o := c.outcome
+	if o.GetStatus() == outcomeRestart {
+		return s.await(decision{effects: []effect{noted}}, c.hasWrites, at)
+	}
 	cancelled := !s.cancelAt.IsZero()
 	if o.GetStartedAt() != nil {
 		s.startedAt = messages.GoTime(o.GetStartedAt())
@@ -399,6 +443,60 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 	default:
 		return s.end(d, messages.StepFailed, o.GetError(), o.GetCode(), at)
 	}
+}
+
+// rejoin brings a step that waits into a new episode; the old one is orphaned in the same commit.
+func (s stepState) rejoin(c rejoin, at moment) (stepState, decision) {
+	if !s.orphan {
+		return s, decision{}
+	}
+	s.orphan = false
+	d := decision{writes: []write{s.pendingWrite(messages.PendingOrphaned, at, "")}}
+	waited := max(c.aliveUntil.Sub(s.queuedAt), 0)
+	if s.limit > 0 {
+		waited = min(waited, s.limit)
+	}
+	s.waited += waited
+	s.queuedFor += waited
+	return s.wait(d, waiting(s.def.Placement, "the orchestrator has restarted"), at)
+}
+
+// await lets a step that was in flight at a restart wait for its worker through one grace. Loopback's are gone with the
+// process, a step that may have written is not repeated, and one that was to be cancelled is not waited for.
+func (s stepState) await(d decision, wrote bool, at moment) (stepState, decision) {
+	switch {
+	case wrote:
+		text := fmt.Sprintf("the orchestrator restarted while worker %s ran step %s of job %s, which may have written data", s.worker, s.step, s.job)
+		return s.end(d, messages.StepFailed, text, string(messages.CodeLostAfterWrite), at)
+	case !s.cancelAt.IsZero():
+		return s.end(d, messages.StepCancelled, "", "", at)
+	case s.worker == Loopback:
+		s.awaiting = true
+		s, lost := s.notAdopted("it ended with the process", at)
+		lost.effects = append(d.effects, lost.effects...)
+		return s, lost
+	}
+	s.awaiting = true
+	d.then(arm{timerAdoption, s.grace, adoptionElapsed{}})
+	return s, d
+}
+
+// notAdopted sends a step whose worker did not bring it back into line again. The restart was not the worker's fault:
+// it counts as no loss.
+func (s stepState) notAdopted(reason string, at moment) (stepState, decision) {
+	if !s.awaiting {
+		return s, decision{}
+	}
+	s.awaiting, s.awaitNoted = false, false
+	worker := s.worker
+	e := s.event(messages.EventStepWorkerLost, at)
+	e.Worker = &worker
+	d := decision{events: []*messages.RunEvent{e}, effects: []effect{disarm{timerAdoption}}}
+	if s.def.OnWorkerLost == messages.LostFail {
+		text := fmt.Sprintf("the orchestrator restarted while worker %s ran the step, and onWorkerLost is fail", worker)
+		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
+	}
+	return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s was lost in a restart of the orchestrator: %s", worker, reason)), at)
 }
 
 func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decision) {
@@ -439,6 +537,7 @@ func (s stepState) poisoned(at moment) (stepState, decision) {
 	case s.status.Ended():
 		return s, decision{}
 	default:
+		s.awaiting = false
 		return s.end(decision{}, messages.StepFailed, text, string(messages.CodeInternal), at)
 	}
 }

@@ -94,6 +94,8 @@ type System struct {
 	admit    *admission
 	failures *failureBook
 	counters counters
+	// aliveUntil is when the boot before this one was last known to be alive. It is set before any actor starts.
+	aliveUntil time.Time
 
 	ready    atomic.Bool
 	stopping atomic.Bool

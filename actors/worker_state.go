@@ -52,6 +52,7 @@ type workerState struct {
 	timing      timing
 	// sessionLives: the socket that the record names is there; false after a restart of the process.
 	sessionLives bool
+	awaiting     []address // steps that hope for the worker's return after a restart
 }
 
 // timing is what the orchestrator tells a worker when it enrolls.
@@ -146,6 +147,12 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		return w.leaseHere(c, at)
 	case leaseOver:
 		return w.leaseOver(c, at)
+	case awaitWorker:
+		if w.connected && w.sessionLives {
+			return w, decision{effects: []effect{tell{c.step, workerBack{}}}}
+		}
+		w.awaiting = append(w.awaiting, c.step)
+		return w, decision{effects: []effect{tell{c.step, awaitNoted{}}}}
 	case probationElapsed:
 		if w.health != messages.HealthUnhealthy {
 			return w, decision{}
@@ -249,6 +256,10 @@ func (w workerState) admit(c enrollWorker, at moment) (workerState, decision) {
 	}
 	verdicts := w.reconcile(same, p.GetInFlight(), &d)
 	d.then(transmit{c.session, w.welcome(c, verdicts)})
+	for _, step := range w.awaiting {
+		d.then(tell{step, workerBack{}})
+	}
+	w.awaiting, w.sessionLives = nil, true
 	return w, d
 }
 
