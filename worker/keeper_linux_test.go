@@ -30,9 +30,8 @@ func TestDescendants_BothWaysFindTheSame(t *testing.T) {
 		return len(fast) >= 6 && gocmp.Equal(fast, slow, gocmp.AllowUnexported(process{}))
 	})
 	for _, p := range must(childrenBelow(keeper)) {
-		if !carriesDispatch(p.pid, task.DispatchID) {
-			t.Errorf("%+v has not the mark of its dispatch", p)
-		}
+		// It has none for a moment while it becomes another program.
+		eventually(t, "each has the mark of its dispatch", func() bool { return carriesDispatch(p.pid, task.DispatchID) })
 		if carriesDispatch(p.pid, task.DispatchID[:len(task.DispatchID)-1]) {
 			t.Errorf("%+v has the mark of another dispatch", p)
 		}
