@@ -92,6 +92,8 @@ type leaseFrame struct {
 	frame   *messages.Frame
 }
 
+func (f leaseFrame) identity() string { return f.lease }
+
 // cancelLease asks for the end of the dispatch; force kills, and does not wait for the worker to say so.
 type cancelLease struct {
 	by    string
@@ -129,6 +131,8 @@ type leaseHere struct {
 	lease    string
 	dispatch *messages.DispatchParams // nil: accepted
 }
+
+func (h leaseHere) identity() string { return h.lease }
 
 // leaseOver tells a worker that a lease has ended.
 type leaseOver struct {

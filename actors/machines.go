@@ -118,8 +118,11 @@ func startWorker(w workerState, at moment) decision {
 	if w.version > 0 {
 		d.then(tell{routerOf(kindLease), broadcast{workerStarted{w.name}}})
 	}
-	if w.connected && !w.sessionLives {
+	switch {
+	case w.connected && !w.sessionLives:
 		d.then(again{sessionEnded{w.session}})
+	case !w.connected:
+		d.then(w.idle())
 	}
 	return d
 }

@@ -51,7 +51,7 @@ func (i *actorInfo) received(msg any) {
 	i.last.Store(reflect.TypeOf(msg))
 }
 
-// panicked and isPoison are called by the actor alone.
+// panicked, succeeded and isPoison are called by the actor alone.
 func (i *actorInfo) panicked(command string) {
 	if i.panics == nil {
 		i.panics = make(map[string]int)
@@ -59,8 +59,29 @@ func (i *actorInfo) panicked(command string) {
 	i.panics[command]++
 }
 
+func (i *actorInfo) succeeded(cmd any) {
+	if len(i.panics) > 0 {
+		delete(i.panics, commandKey(cmd))
+	}
+}
+
 func (i *actorInfo) isPoison(cmd any) bool {
-	return len(i.panics) > 0 && i.panics[commandName(cmd)] >= poisonAfter
+	return len(i.panics) > 0 && i.panics[commandKey(cmd)] >= poisonAfter
+}
+
+// identified is a command that is the same one when it comes again.
+type identified interface{ identity() string }
+
+// commandKey tells commands apart for the count of panics.
+func commandKey(cmd any) string {
+	if batch, ok := cmd.([]any); ok && len(batch) == 1 {
+		cmd = batch[0]
+	}
+	key := commandName(cmd)
+	if c, ok := cmd.(identified); ok {
+		key += " " + c.identity()
+	}
+	return key
 }
 
 func (i *actorInfo) item() *messages.ActorItem {

@@ -99,13 +99,14 @@ func (r *runner[S]) guard(cmd any, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			name := commandName(cmd)
-			r.info.panicked(name)
+			r.info.panicked(commandKey(cmd))
 			r.sys.log.Error("actor panicked", slog.String(messages.KeyPID, r.info.pid.Id), slog.String(messages.KeyCommand, name),
 				slog.Any(messages.KeyErr, p), slog.String(messages.KeyStack, string(debug.Stack())))
 			panic(p)
 		}
 	}()
 	fn()
+	r.info.succeeded(cmd)
 }
 
 // commandName is a command's type, for people. Of a batch it is the first one's.

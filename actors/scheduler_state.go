@@ -66,6 +66,9 @@ type demandClass struct {
 // workerStirred says that a worker reported: it may have room again.
 type workerStirred struct{ worker string }
 
+// workerGone says that a worker's actor has left: it is disconnected and has no leases.
+type workerGone struct{ worker string }
+
 // deadlineElapsed is the scheduler's one timer.
 type deadlineElapsed struct{}
 
@@ -111,6 +114,15 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 		s.elapsed(&d, at)
 	case askWhy:
 		d.then(respond{to: c.answer, result: s.why(c.placements, at.now)})
+	case poisoned:
+		if o, ok := c.cmd.(offerStep); ok { // the step fails visibly instead of waiting for nobody
+			d.then(tell{o.step, poisoned{o}})
+		}
+	case workerGone:
+		if w := s.workers[c.worker]; w != nil && w.status == messages.WorkerDisconnected {
+			delete(s.workers, c.worker)
+			delete(s.paused, c.worker)
+		}
 	case askPool:
 		d.then(respond{to: c.answer, result: s.pool()})
 	}

@@ -80,6 +80,8 @@ type offerStep struct {
 	parked bool
 }
 
+func (o offerStep) identity() string { return o.queueID }
+
 // offerNoted says that the scheduler of that epoch has the offer.
 type offerNoted struct {
 	queueID string
@@ -95,6 +97,8 @@ type assignStep struct {
 	dispatchID string
 	choice     choice
 }
+
+func (a assignStep) identity() string { return a.dispatchID }
 
 // choice is one reserved slot, as good as the worker's version and the scheduler's epoch still are.
 type choice struct {
@@ -141,6 +145,8 @@ type leaseEnded struct {
 	outcome   *messages.Outcome
 }
 
+func (e leaseEnded) identity() string { return e.lease }
+
 // leaseNoted tells a lease that its step knows the end.
 type leaseNoted struct{ lease string }
 
@@ -170,6 +176,8 @@ type workerBack struct{}
 type adoptionElapsed struct{}
 
 const timerAdoption = "adoption"
+
+func (e stepEnded) identity() string { return e.step.id }
 
 // endNoted tells a step that its run knows the end.
 type endNoted struct{}

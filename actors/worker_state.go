@@ -122,7 +122,13 @@ type workerNoted struct{ version uint64 }
 // probationElapsed gives an unhealthy worker another try.
 type probationElapsed struct{}
 
-const timerProbation = "probation"
+// idleElapsed looks whether the actor is still needed.
+type idleElapsed struct{}
+
+const (
+	timerProbation = "probation"
+	timerIdle      = "idle"
+)
 
 // probation is how long an unhealthy worker gets nothing, the first time and later ones.
 var probation = [...]time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
@@ -168,6 +174,8 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		}
 	case workerNoted:
 		w.told = c.version
+	case idleElapsed:
+		return w.mayLeave()
 	case schedulerStarted:
 		w.told = 0
 	case commitRefused:
@@ -320,7 +328,23 @@ func (w workerState) disconnect(at moment) (workerState, decision) {
 		w.newcomer = nil
 		d.then(again{n})
 	}
+	d.then(w.idle())
 	return w, d
+}
+
+// idle sets the time after which the actor of a worker that is gone looks whether it can leave.
+func (w workerState) idle() effect { return arm{timerIdle, w.timing.grace, idleElapsed{}} }
+
+// mayLeave ends the actor of a worker that is disconnected and has nothing left to do. Its record stays.
+func (w workerState) mayLeave() (workerState, decision) {
+	switch {
+	case w.connected || w.newcomer != nil:
+		return w, decision{}
+	case len(w.leases) > 0 || len(w.awaiting) > 0 || w.told != w.version:
+		return w, decision{effects: []effect{w.idle()}}
+	default:
+		return w, decision{effects: []effect{tell{schedulerAddress, workerGone{w.name}}, leave{}}}
+	}
 }
 
 // says takes a worker's own report: it drains, or has slots again.
@@ -363,7 +387,7 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 	for _, id := range leases {
 		d.then(tell{leaseAddress(id), leaseLost{text}})
 	}
-	d.then(noted)
+	d.then(noted, w.idle())
 	return w, d
 }
 
