@@ -250,32 +250,38 @@ func TestProgress_APlanWithoutJobsOrStepsEndsToo(t *testing.T) {
 
 func TestResumeProgress_ReportsWhatHasNoRecord(t *testing.T) {
 	t.Parallel()
-	plan := []string{"job a: x y<x", "job b<a: x y<x", "job c<b: x"}
+	forwards := []string{"job a: x y<x", "job b<a: x y<x", "job c<b: x"}
+	backwards := []string{"job c<b: x", "job b<a: x", "job a: x"}
 	tests := []struct {
 		name  string
+		plan  []string
 		ended map[int]messages.StepStatus
 		want  Change
 		jobs  []messages.StepStatus
 	}{
 		{
 			name: "nothing has ended",
+			plan: forwards,
 			want: Change{Ready: []int{0}, JobsStarted: []int{0}},
 			jobs: []messages.StepStatus{messages.StepRunning, messages.StepPending, messages.StepPending},
 		},
 		{
 			name:  "a step succeeded and what it made ready was not written",
+			plan:  forwards,
 			ended: map[int]messages.StepStatus{0: good},
 			want:  Change{Ready: []int{1}, JobsStarted: []int{0}},
 			jobs:  []messages.StepStatus{messages.StepRunning, messages.StepPending, messages.StepPending},
 		},
 		{
 			name:  "a job is over and the next one has not begun",
+			plan:  forwards,
 			ended: map[int]messages.StepStatus{0: good, 1: good},
 			want:  Change{Ready: []int{2}, JobsStarted: []int{0, 1}, JobsEnded: []JobEnd{{0, good}}},
 			jobs:  []messages.StepStatus{good, messages.StepRunning, messages.StepPending},
 		},
 		{
 			name:  "some of the skips that follow a failure were written",
+			plan:  forwards,
 			ended: map[int]messages.StepStatus{0: bad, 1: skip, 3: skip},
 			want: Change{
 				Skipped: []int{2, 4}, JobsStarted: []int{0}, JobsEnded: []JobEnd{{0, bad}, {1, skip}, {2, skip}},
@@ -285,6 +291,7 @@ func TestResumeProgress_ReportsWhatHasNoRecord(t *testing.T) {
 		},
 		{
 			name:  "a step was cancelled before its turn and stays cancelled when its need fails",
+			plan:  forwards,
 			ended: map[int]messages.StepStatus{0: bad, 1: gone},
 			want: Change{
 				Skipped: []int{2, 3, 4}, JobsStarted: []int{0}, JobsEnded: []JobEnd{{0, bad}, {1, skip}, {2, skip}},
@@ -294,6 +301,7 @@ func TestResumeProgress_ReportsWhatHasNoRecord(t *testing.T) {
 		},
 		{
 			name:  "everything is over",
+			plan:  forwards,
 			ended: map[int]messages.StepStatus{0: good, 1: good, 2: good, 3: good, 4: good},
 			want: Change{
 				JobsStarted: []int{0, 1, 2}, JobsEnded: []JobEnd{{0, good}, {1, good}, {2, good}},
@@ -301,11 +309,31 @@ func TestResumeProgress_ReportsWhatHasNoRecord(t *testing.T) {
 			},
 			jobs: []messages.StepStatus{good, good, good},
 		},
+		{
+			name:  "jobs that stand in the file before those that they need start before they end",
+			plan:  backwards,
+			ended: map[int]messages.StepStatus{0: good, 1: good, 2: good},
+			want: Change{
+				JobsStarted: []int{0, 1, 2}, JobsEnded: []JobEnd{{2, good}, {1, good}, {0, good}},
+				RunEnded: true, RunStatus: messages.RunSucceeded,
+			},
+			jobs: []messages.StepStatus{good, good, good},
+		},
+		{
+			name:  "a job that is over in the records ends after the job that it needs, which is over only now",
+			plan:  backwards,
+			ended: map[int]messages.StepStatus{0: skip, 2: bad},
+			want: Change{
+				Skipped: []int{1}, JobsStarted: []int{2}, JobsEnded: []JobEnd{{2, bad}, {1, skip}, {0, skip}},
+				RunEnded: true, RunStatus: messages.RunFailed,
+			},
+			jobs: []messages.StepStatus{skip, skip, bad},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, got := ResumeProgress(planOf(t, plan...), tt.ended)
+			g, got := ResumeProgress(planOf(t, tt.plan...), tt.ended)
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

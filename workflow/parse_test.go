@@ -140,6 +140,15 @@ func TestParse_HostileSourcesAreRefusedWithTheLimitThatTheyPass(t *testing.T) {
 	}
 }
 
+func TestRead_TheDepthOfWhatIsCompleteDoesNotCount(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"- - a\n", "- a: b\n", "- [a]\n", "- {a: b}\n", "-\n  - a\n", "-\n  a:\n  - b\n"} {
+		if _, wrong := readTree(strings.Repeat(part, 3*maxNesting)); wrong != "" {
+			t.Errorf("%q: %s", part, wrong)
+		}
+	}
+}
+
 func nested(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -213,14 +222,14 @@ func TestDiagnosis_StringIsOneHarmlessLine(t *testing.T) {
 
 func TestDiagnosis_SourceIsBoundedAndWholeCharacters(t *testing.T) {
 	t.Parallel()
-	src := "name: x\njobs: []\n" + strings.Repeat("é", 2000) + ": 1\n"
+	src := "name: x\njobs: []\nx" + strings.Repeat("é", 2000) + ": 1\n"
 	_, err := Parse("f", []byte(src))
 	var found Diagnoses
 	if !errors.As(err, &found) {
 		t.Fatal("it is not refused")
 	}
 	last := found[len(found)-1]
-	if want := strings.Repeat("é", maxSourceBytes/2); last.Source != want {
+	if want := "x" + strings.Repeat("é", maxSourceBytes/2-1); last.Source != want {
 		t.Errorf("source is %q", last.Source)
 	}
 	far := Diagnosis{File: "f", Line: 1, Column: 5000, Text: "far", Source: last.Source}

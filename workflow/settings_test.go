@@ -248,6 +248,7 @@ func TestSeconds_AreReadExactly(t *testing.T) {
 		"0": 0, "-0": 0, "0.0": 0, "1": time.Second, "+1": time.Second, "1.5": 1500 * time.Millisecond, "0.001": time.Millisecond,
 		".5": 500 * time.Millisecond, "1.1": 1100 * time.Millisecond, "1e3": 1000 * time.Second, "2.5E-1": 250 * time.Millisecond,
 		"0.123456789": 123456789, "86400": 24 * time.Hour, "315360000": 87600 * time.Hour, "007": 7 * time.Second,
+		"1.001": 1001 * time.Millisecond, "2.01": 2010 * time.Millisecond,
 	}
 	for text, want := range tests {
 		step, _ := oneStep(t, "", "", "timeout: "+text+"\nlabels: {a: b}\nqueueTimeout: "+text)

@@ -80,7 +80,7 @@ func cutKey(line string) (key string, ok bool) {
 func (r *reader) plainLine() (end int, more bool) {
 	at := r.pos
 	for r.pos < len(r.src) && r.src[r.pos] != '\n' {
-		if r.src[r.pos] == '#' && r.pos > at && blank(r.src[r.pos-1]) {
+		if r.src[r.pos] == '#' && blank(r.src[r.pos-1]) {
 			break
 		}
 		r.pos++

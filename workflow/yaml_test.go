@@ -126,6 +126,9 @@ func documents() []struct {
 
 		{name: "a document start", src: "---\na: b\n", want: m{"a": "b"}},
 		{name: "a document start after a comment, and an end", src: "# x\n--- # y\na: b\n...\n# z\n", want: m{"a": "b"}},
+		{name: "a document end after a plain text", src: "a\nb\n...\n", want: "a b"},
+		{name: "a document end after a block without indentation", src: "|\na\n b\n...\n", want: "a\n b\n", alone: "it wants indentation"},
+		{name: "a comment between a plain text and a key", src: "a: b\n  # c\nd: e\n", want: m{"a": "b", "d": "e"}},
 		{name: "dashes that are no document start", src: "a: ---\nb: |\n  ---\n  ...\n", want: m{"a": "---", "b": "---\n...\n"}},
 		{name: "a byte order mark", src: "\ufeffa: b\n", want: m{"a": "b"}, alone: "it takes it for a part of the key"},
 		{name: "carriage returns", src: "a: b\r\nc: |\r\n  d\r\n\r\n  e\r\nf: 'g\r\n  h'\r\n", want: m{"a": "b", "c": "d\n\ne\n", "f": "g h"}, alone: "it folds them twice"},
