@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,20 +25,26 @@ func TestExecutor_ManySteps_LeaveNothingBehind(t *testing.T) {
 		for range atOnce {
 			all.Go(func() {
 				for task := range tasks {
-					want := OutcomeSucceeded
-					if strings.Contains(task.Args["run"], "exit 1") {
+					want, started := OutcomeSucceeded, func() {}
+					ctx, cancel := context.WithCancelCause(t.Context())
+					switch {
+					case strings.Contains(task.Args["run"], "exit 1"):
 						want = OutcomeFailed
+					case strings.Contains(task.Args["run"], "4000"):
+						want, started = OutcomeCancelled, func() { cancel(ErrCancelled) }
 					}
-					if o := e.Run(t.Context(), task, func() {}, newRecorder()); o.Status != want {
+					if o := e.Run(ctx, task, started, newRecorder()); o.Status != want {
 						t.Errorf("outcome %+v", o)
 					}
+					cancel(nil)
 				}
 			})
 		}
 		for i := range n {
 			tasks <- shellTask([]string{
 				"echo hello", "exit 1", "(setsid bash -c 'exit 0' &)", "sleep 0 & wait",
-			}[i%4])
+				"sleep 4000 & setsid sleep 4000 & sleep 4000",
+			}[i%5])
 		}
 		close(tasks)
 		all.Wait()
