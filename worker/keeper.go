@@ -15,6 +15,10 @@ import (
 //	if len(os.Args) > 1 && os.Args[1] == worker.KeeperArg {
 //		os.Exit(worker.RunKeeper())
 //	}
+//
+// What the program's packages do before main counts for every step: a keeper takes 1.4 ms of a processor to start in
+// a program that links this package alone, and 6 ms or more in one that links a whole orchestrator. From Run to the
+// running script it is 2 ms at best in the first.
 const KeeperArg = "__keeper"
 
 // RunKeeper is the main function of a keeper, the small process between a worker and one step. It starts the step,
