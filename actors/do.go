@@ -91,15 +91,21 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 	}
 }
 
-// workflowRun accepts a run, and follows it where that is wanted.
+// workflowRun accepts a run, and follows it where that is wanted. The follower is there first, so that it gets a new run's
+// events as they are committed, without a look into the journal.
 func (sys *System) workflowRun(ctx context.Context, p *messages.WorkflowRunParams, emit Emit) (proto.Message, error) {
+	if !p.GetFollow() {
+		if err := sys.submit(ctx, p); err != nil {
+			return nil, err
+		}
+		return &messages.WorkflowRunResult{RunId: p.GetRunId()}, nil
+	}
+	follower := sys.journal.Follow(p.GetRunId(), 0)
+	defer follower.Close()
 	if err := sys.submit(ctx, p); err != nil {
 		return nil, err
 	}
-	if !p.GetFollow() {
-		return &messages.WorkflowRunResult{RunId: p.GetRunId()}, nil
-	}
-	status, err := sys.follow(ctx, p.GetRunId(), 0, nil, emit)
+	status, err := sys.follow(ctx, follower, p.GetRunId(), 0, nil, emit)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,9 @@ func (sys *System) runWatch(ctx context.Context, p *messages.RunWatchParams, emi
 	if _, err := sys.findRun(p.GetRunId()); err != nil {
 		return nil, err
 	}
-	status, err := sys.follow(ctx, p.GetRunId(), uint64(p.GetAfterSeq()), p.GetOutput(), emit)
+	follower := sys.journal.Follow(p.GetRunId(), uint64(p.GetAfterSeq()))
+	defer follower.Close()
+	status, err := sys.follow(ctx, follower, p.GetRunId(), uint64(p.GetAfterSeq()), p.GetOutput(), emit)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func (sys *System) runWatch(ctx context.Context, p *messages.RunWatchParams, emi
 
 // follow emits a run's events after the given number, with the output of its steps between them, until the run has
 // ended. The whole output of a dispatch precedes the event that ends it.
-func (sys *System) follow(ctx context.Context, run string, after uint64, cursors []*messages.OutputCursor, emit Emit) (messages.RunStatus, error) {
+func (sys *System) follow(ctx context.Context, follower *persistence.Follower, run string, after uint64, cursors []*messages.OutputCursor, emit Emit) (messages.RunStatus, error) {
 	if emit == nil {
 		return "", messages.Faultf(messages.CodeInvalid, "this verb streams")
 	}
@@ -74,23 +76,19 @@ func (sys *System) follow(ctx context.Context, run string, after uint64, cursors
 		return "", err
 	}
 
-	events := make(chan persistence.Event)
+	events := make(chan []persistence.Event)
 	failed := make(chan error, 1)
-	follower := sys.journal.Follow(run, after)
 	wg.Go(func() {
-		defer follower.Close()
 		for {
 			batch, err := follower.Next(ctx)
 			if err != nil {
 				failed <- err
 				return
 			}
-			for _, e := range batch {
-				select {
-				case events <- e:
-				case <-ctx.Done():
-					return
-				}
+			select {
+			case events <- batch:
+			case <-ctx.Done():
+				return
 			}
 		}
 	})
@@ -98,10 +96,12 @@ func (sys *System) follow(ctx context.Context, run string, after uint64, cursors
 	defer partial.Stop()
 	for {
 		select {
-		case e := <-events:
-			ended, err := s.event(e)
-			if err != nil || ended != "" {
-				return ended, err
+		case batch := <-events:
+			for _, e := range batch {
+				ended, err := s.event(e)
+				if err != nil || ended != "" {
+					return ended, err
+				}
 			}
 		case dispatch := <-s.wakes:
 			if err := s.output(dispatch); err != nil {
@@ -139,7 +139,9 @@ func (sys *System) runLogs(ctx context.Context, p *messages.RunLogsParams, emit 
 	}
 	result := &messages.RunLogsResult{RunId: p.GetRunId()}
 	if p.GetFollow() {
-		_, err := sys.follow(ctx, p.GetRunId(), 0, nil, only)
+		follower := sys.journal.Follow(p.GetRunId(), 0)
+		defer follower.Close()
+		_, err := sys.follow(ctx, follower, p.GetRunId(), 0, nil, only)
 		return result, err
 	}
 	s := newStory(sys, p.GetRunId(), only)

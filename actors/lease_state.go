@@ -427,6 +427,9 @@ func (l leaseState) result(r *messages.DispatchResult, at moment) (leaseState, d
 
 // outcomeOf reads a worker's word for how it ended; a word that we do not know is a failure.
 func outcomeOf(r *messages.DispatchResult) string {
+	if r.GetCode() == string(messages.CodeWorkerLost) { // its keeper killed it when its time without us was over
+		return outcomeLost
+	}
 	switch r.GetStatus() {
 	case outcomeSucceeded, outcomeCancelled, outcomeTimeout, outcomeLost:
 		return r.GetStatus()

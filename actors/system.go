@@ -81,10 +81,11 @@ type System struct {
 	log     *slog.Logger
 	timing  timing
 
-	actors *actor.ActorSystem
-	root   *actor.PID
-	refs   sync.Map // address → *actorInfo
-	byPID  sync.Map // string → *actorInfo
+	actors     *actor.ActorSystem
+	dispatcher *dispatcher
+	root       *actor.PID
+	refs       sync.Map // address → *actorInfo
+	byPID      sync.Map // string → *actorInfo
 
 	schedulerProps, workerProps, tokenProps, runProps, stepProps, leaseProps, sessionProps *actor.Props
 
@@ -123,7 +124,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	}
 	sys := &System{
 		cfg: cfg, journal: cfg.Journal, log: cfg.Logger, timing: timingOf(cfg), failed: make(chan struct{}),
-		plans: newPlanCache(), failures: newFailureBook(),
+		plans: newPlanCache(), failures: newFailureBook(), dispatcher: &dispatcher{},
 	}
 	sys.admit = newAdmission()
 	sys.edges.init()
@@ -195,6 +196,7 @@ func (sys *System) Stop(ctx context.Context) error {
 	select {
 	case stopErr := <-done:
 		err = errors.Join(err, stopErr)
+		sys.dispatcher.stop()
 	case <-ctx.Done():
 		err = errors.Join(err, fmt.Errorf("stop actors: %w", context.Cause(ctx)))
 	}
