@@ -136,6 +136,9 @@ func openLocked(config Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err = dropEmptyLogs(dir); err != nil {
+		return nil, err
+	}
 	if err = h.begin(); err != nil {
 		return nil, err
 	}

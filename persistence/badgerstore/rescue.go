@@ -17,15 +17,15 @@ func rescueLogs(dir string, last mark) (folder string, err error) {
 	if last.clean {
 		return "", nil
 	}
+	folder = filepath.Join(dir, rescueDir)
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil // copies of the first look at the damage, and better than any later ones
+	}
 	logs, err := filepath.Glob(filepath.Join(escapeGlob(dir), journalDir, "*.mem"))
 	if err != nil || len(logs) == 0 {
 		return "", err
 	}
-	folder = filepath.Join(dir, rescueDir)
-	// Copies that stand there are of the first look at the damage, and better than any later one.
-	if err := os.Mkdir(folder, 0o700); errors.Is(err, os.ErrExist) {
-		return folder, nil
-	} else if err != nil {
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return "", fmt.Errorf("copy the journal's logs: %w", err)
 	}
 	for _, log := range logs {
@@ -34,6 +34,28 @@ func rescueLogs(dir string, last mark) (folder string, err error) {
 		}
 	}
 	return folder, nil
+}
+
+// dropEmptyLogs removes logs without a byte: a process leaves one if it dies as it makes it, and Badger refuses to open
+// beside it, with its goroutines left running. What was lost of a log that is not new is found out by the head file.
+func dropEmptyLogs(dir string) error {
+	entries, err := os.ReadDir(filepath.Join(dir, journalDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list the journal's logs: %w", err)
+	}
+	for _, entry := range entries {
+		if ext := filepath.Ext(entry.Name()); ext != ".mem" && ext != ".vlog" {
+			continue
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() == 0 {
+			err = os.Remove(filepath.Join(dir, journalDir, entry.Name()))
+		}
+		if err != nil {
+			return fmt.Errorf("remove an empty log: %w", err)
+		}
+	}
+	return nil
 }
 
 // dropRescued removes the copies, once nothing was found missing.

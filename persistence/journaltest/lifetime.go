@@ -82,7 +82,7 @@ func lifetimeTests() []test {
 			wg.Wait()
 		}),
 		{"a close answers those that wait, and what succeeded stays", func(t *testing.T, h Harness) {
-			j := h.Open(t)
+			old := h.Open(t)
 			const writers = 40
 			var mu sync.Mutex
 			done := map[string]bool{}
@@ -92,7 +92,7 @@ func lifetimeTests() []test {
 				wg.Go(func() {
 					for i := 0; ; i++ {
 						id := fmt.Sprint(w, "-", i)
-						_, err := j.Commit(context.Background(), puts(put(persistence.KindRun, id, 0, "a")))
+						_, err := old.Commit(context.Background(), puts(put(persistence.KindRun, id, 0, "a")))
 						if errors.Is(err, persistence.ErrClosed) {
 							return
 						}
@@ -112,7 +112,7 @@ func lifetimeTests() []test {
 			for range writers {
 				<-started
 			}
-			j = h.Reopen(t, j)
+			j := h.Reopen(t, old)
 			wg.Wait()
 			for id := range done {
 				if _, err := j.Get(persistence.KindRun, id); err != nil {
