@@ -86,7 +86,7 @@ func (r *reader) flowEntry(n *node, keys *keySet, parent, open int) {
 	if r.failed || !r.flowSpace(parent, open) {
 		return
 	}
-	if r.src[r.pos] != ':' {
+	if r.src[r.pos] != ':' || !quoted && !r.space(r.pos+1) && !flowMark(r.src[r.pos+1]) {
 		hint := ""
 		if !quoted && strings.Contains(e.key, ":") {
 			hint = ": put a space after its ':'"

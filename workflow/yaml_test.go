@@ -120,6 +120,7 @@ func documents() []struct {
 		{name: "values that are missing in braces", src: "{a: , b: }", want: m{"a": "", "b": ""}},
 		{name: "blanks and indicators in brackets", src: "[a b, c:d, e#f, -g, h?i, http://j]", want: l{"a b", "c:d", "e#f", "-g", "h?i", "http://j"}},
 		{name: "quoted keys without a space", src: `{"a":1,"b":[2],'c':"d"}`, want: m{"a": "1", "b": l{"2"}, "c": "d"}},
+		{name: "colons on lines of their own", src: "{a\n : b, 'c'\n :d}", want: m{"a": "b", "c": "d"}, alone: "it wants key and colon on one line"},
 		{name: "JSON with tabs", src: "{\n\t\"a\": [\n\t\t1,\n\t\ttrue\n\t],\n\t\"b\": null\n}\n", want: m{"a": l{"1", "true"}, "b": "null"}},
 		{name: "brackets as items", src: "- [a, b]\n- {c: d}\n-\n  [e]\n", want: l{l{"a", "b"}, m{"c": "d"}, l{"e"}}},
 		{name: "texts in brackets over lines", src: "['a\n  b', \"c\n\n  d\"]", want: l{"a b", "c\nd"}},
