@@ -3,6 +3,7 @@ package actors
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -191,7 +192,8 @@ func resumeWorker(w workerState, _ moment) []obligation {
 	if w.version == 0 || w.told == w.version {
 		return nil
 	}
-	return []obligation{{id: "known", to: schedulerAddress, msg: w.known()}}
+	// Each version is an obligation of its own: one that repeated an older version would never be confirmed.
+	return []obligation{{id: "known " + strconv.FormatUint(w.version, 10), to: schedulerAddress, msg: w.known()}}
 }
 
 func (w workerState) known() workerKnown {
