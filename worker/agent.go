@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/swampd/swampd/messages"
 )
@@ -69,6 +70,11 @@ func (c Config) validate() error {
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
 	}
+	for _, l := range c.Labels {
+		if !utf8.ValidString(l.Key) || !utf8.ValidString(l.Value) {
+			return fmt.Errorf("label %q: want UTF-8", l.Key+"="+l.Value)
+		}
+	}
 	if c.Dial != nil {
 		return nil
 	}
@@ -104,7 +110,7 @@ type Agent struct {
 
 	mu         sync.Mutex
 	begun      bool
-	forced     bool // Kill was called
+	forced     time.Time // when Kill was called, or zero
 	reason     StopReason
 	life       lifecycle
 	out        outbox
@@ -182,7 +188,7 @@ func (a *Agent) begin() error {
 	if a.life.draining {
 		a.leave()
 	}
-	if a.forced {
+	if !a.forced.IsZero() {
 		a.killNow()
 	}
 	return nil
@@ -220,10 +226,10 @@ func (a *Agent) Kill() {
 	a.drain(string(StopForced))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.forced {
+	if !a.forced.IsZero() {
 		return
 	}
-	a.forced, a.reason = true, StopForced
+	a.forced, a.reason = time.Now(), StopForced
 	for _, d := range a.dispatches {
 		d.stop(true)
 	}
@@ -243,7 +249,14 @@ func (a *Agent) announce() {
 		SlotsOffered: int32(a.life.slotsOffered()), Intent: string(a.life.intent()), Reason: a.life.reason,
 		Health: string(messages.HealthOK),
 	}))
-	a.wakeWriter()
+	a.wake()
+}
+
+// patience is how long a killed worker still waits for steps that were sent KILL.
+func (a *Agent) patience() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Until(a.forced.Add(forcedPatience))
 }
 
 // left tells whether the worker is to leave, and why.

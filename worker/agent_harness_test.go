@@ -18,11 +18,10 @@ import (
 
 // memLink is one end of a connection in memory. It holds up to its buffer's frames on their way.
 type memLink struct {
-	in       <-chan *messages.Frame
-	out      chan<- *messages.Frame
-	mine     *gate // closed by this end
-	peer     *gate // closed by the other
-	closedBy func(code messages.Code, text string)
+	in   <-chan *messages.Frame
+	out  chan<- *messages.Frame
+	mine *gate // closed by this end
+	peer *gate // closed by the other
 }
 
 // gate is a channel that is closed once, with a reason.
@@ -91,7 +90,7 @@ func (l *memLink) Write(ctx context.Context, f *messages.Frame) error {
 }
 
 func (l *memLink) Close(code messages.Code, text string) error {
-	err := error(io.EOF)
+	err := io.EOF
 	if code != "" {
 		err = &messages.Fault{Code: code, Text: text}
 	}
@@ -304,28 +303,10 @@ func (c *conn) expect(want string) *messages.Frame {
 }
 
 // silent checks that the worker says nothing.
-func (c *conn) silent(for_ time.Duration) {
+func (c *conn) silent(limit time.Duration) {
 	c.t.Helper()
-	if f := c.next(for_); f != nil {
+	if f := c.next(limit); f != nil {
 		c.t.Fatalf("the worker says %q, want nothing", describe(f))
-	}
-}
-
-// closed waits for the worker to close, and returns what it said before.
-func (c *conn) closed(limit time.Duration) []string {
-	c.t.Helper()
-	var said []string
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for {
-		f, err := c.Read(ctx)
-		if ctx.Err() != nil {
-			c.t.Fatalf("the worker does not close within %v; it said %v", limit, said)
-		}
-		if err != nil {
-			return said
-		}
-		said = append(said, describe(f))
 	}
 }
 

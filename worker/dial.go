@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,8 @@ import (
 	"github.com/swampd/swampd/messages"
 )
 
-// closeCode is the status of a WebSocket that is closed with a code of ours; the code and its text are its reason,
-// "code: text".
+// closeCode is the status of a WebSocket that a worker closes with a code. The orchestrator's are from there on; the
+// reason of both is "code: text".
 const closeCode = websocket.StatusCode(4000)
 
 // closeReasonBytes is what a WebSocket's close reason can hold.
@@ -120,11 +121,15 @@ func dialError(ctx context.Context, err error, resp *http.Response) error {
 	}
 }
 
+// keptBytes is the largest buffer that is kept for the next frame.
+const keptBytes = 256 << 10
+
 // wsLink is a Link over a WebSocket. All its calls get the context of the connection: it is watched once, where the
 // library would set up a watch per frame.
 type wsLink struct {
 	conn  *websocket.Conn
 	watch sync.Once
+	buf   bytes.Buffer // Read's
 
 	mu  sync.Mutex
 	raw *corkConn
@@ -162,15 +167,22 @@ func (l *wsLink) follow(ctx context.Context) {
 
 func (l *wsLink) Read(ctx context.Context) (*messages.Frame, error) {
 	l.follow(ctx)
-	kind, data, err := l.conn.Read(context.Background())
+	kind, r, err := l.conn.Reader(context.Background())
 	if err != nil {
+		return nil, readError(err)
+	}
+	if l.buf.Cap() > keptBytes {
+		l.buf = bytes.Buffer{}
+	}
+	l.buf.Reset()
+	if _, err := l.buf.ReadFrom(r); err != nil {
 		return nil, readError(err)
 	}
 	coding := messages.CodingProtobuf
 	if kind == websocket.MessageText {
 		coding = messages.CodingJSON
 	}
-	return messages.DecodeFrame(data, coding)
+	return messages.DecodeFrame(l.buf.Bytes(), coding)
 }
 
 // readError finds the code with which the peer closed.
@@ -179,7 +191,7 @@ func readError(err error) error {
 	if !errors.As(err, &closed) {
 		return fmt.Errorf("the connection broke: %w", err)
 	}
-	if code, text, ok := strings.Cut(closed.Reason, ": "); closed.Code == closeCode && ok {
+	if code, text, ok := strings.Cut(closed.Reason, ": "); closed.Code >= closeCode && ok {
 		return &messages.Fault{Code: messages.Code(code), Text: text}
 	}
 	if closed.Reason == "" {

@@ -17,10 +17,11 @@ type dispatch struct {
 	flow      *flow
 	cancel    context.CancelCauseFunc
 	kill      chan struct{}
-	cancelled bool     // the orchestrator asked for it
-	killed    bool     // kill is closed
-	silent    string   // why nobody wants to hear how it ends; empty if somebody does
-	aborts    []string // requests to answer once it is gone
+	credit    chan struct{} // tells its sink to look for credit again
+	cancelled bool          // the orchestrator asked for it
+	killed    bool          // kill is closed
+	silent    string        // why nobody wants to hear how it ends; empty if somebody does
+	aborts    []string      // requests to answer once it is gone
 }
 
 // stop ends the step: the polite way, or at once. The caller holds a.mu.
@@ -45,12 +46,15 @@ func (a *Agent) onDispatch(s *session, frame string, p *messages.DispatchParams)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	defer a.wakeWriter()
+	defer a.wake()
 	verdict := a.life.offer(id, p.GetGeneration(), p.GetSeq())
 	switch verdict {
 	case admitted:
 		ctx, cancel := context.WithCancelCause(context.Background())
-		d := &dispatch{id: id, frame: frame, flow: a.out.begin(id, frame), cancel: cancel, kill: make(chan struct{})}
+		d := &dispatch{
+			id: id, frame: frame, flow: a.out.begin(id, frame), cancel: cancel,
+			kill: make(chan struct{}), credit: make(chan struct{}, 1),
+		}
 		a.dispatches[id] = d
 		a.performing.Go(func() { a.perform(ctx, d, s.taskOf(p, d), p.GetCredential()) })
 	case admittedCancelled:
@@ -98,7 +102,7 @@ func (a *Agent) perform(ctx context.Context, d *dispatch, t Task, credential str
 	if credential != "" {
 		hidden = append(newSecrets(credential), hidden...)
 	}
-	out := newSink(a, d.flow, hidden)
+	out := newSink(a, d, hidden)
 	begun := time.Now()
 	event := Event{
 		Kind: EventDispatchStarted, Worker: t.Worker, DispatchID: d.id, Run: t.RunID, Job: t.Job, Step: t.Step, Attempt: t.Attempt,
@@ -116,7 +120,7 @@ func (a *Agent) started(d *dispatch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.out.start(d.flow, time.Now())
-	a.wakeWriter()
+	a.wake()
 }
 
 // finished frees the slot and hands the result to the outbox, in one step: with the slot's next dispatch, the
@@ -124,7 +128,7 @@ func (a *Agent) started(d *dispatch) {
 func (a *Agent) finished(d *dispatch, o Outcome, hidden secrets) (status, text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	defer a.wakeWriter()
+	defer a.wake()
 	a.life.stepGone(d.id)
 	delete(a.dispatches, d.id)
 	a.pokeServe()
@@ -198,7 +202,7 @@ func (a *Agent) onCancel(frame string, force bool) {
 	}
 }
 
-// onAck forgets what is durable.
+// onAck forgets what is durable. Done means that the orchestrator wants to hear no more.
 func (a *Agent) onAck(frame string, offset uint32, done bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,18 +210,23 @@ func (a *Agent) onAck(frame string, offset uint32, done bool) {
 	if f, ok := a.out.flows[id]; !ok || f.frame != frame {
 		return
 	}
-	if a.out.ack(id, offset, done) && a.life.forget(id) {
+	a.out.ack(id, offset, time.Now())
+	switch d := a.dispatches[id]; {
+	case done && d != nil:
+		// It was given up over there, so nobody may count on it here: it must not run beside its successor.
+		a.silence(d, "the orchestrator has ended it")
+	case done && a.life.forget(id):
 		a.out.drop(id)
 		a.pokeServe()
 	}
-	a.wakeWriter()
+	a.wake()
 }
 
 // onAbort kills a dispatch that is not this worker's any more. The answer says that it is gone.
 func (a *Agent) onAbort(request string, p *messages.AbortParams) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	defer a.wakeWriter()
+	defer a.wake()
 	id := p.GetDispatchId()
 	if d, ok := a.dispatches[id]; ok && d.frame == frameID(id, p.GetGeneration()) {
 		a.silence(d, "the orchestrator gave it up")
@@ -243,8 +252,8 @@ func (a *Agent) silence(d *dispatch, why string) {
 // errStepsLeft says that steps would not die.
 var errStepsLeft = errors.New("steps are still running although they were killed")
 
-// abandon kills every step and forgets everything, as the connection is gone; it returns once the steps are dead. After
-// Kill it waits for forcedPatience at most.
+// abandon kills every step and forgets everything, as the connection is gone; it returns once the steps are dead. Only
+// after Kill it gives up: the error is errStepsLeft.
 func (a *Agent) abandon(why string) error {
 	a.mu.Lock()
 	a.watching = true
@@ -257,6 +266,7 @@ func (a *Agent) abandon(why string) error {
 			a.out.drop(id)
 		}
 	}
+	a.wake()
 	a.mu.Unlock()
 	err := a.waitForSteps()
 	a.mu.Lock()
@@ -268,7 +278,9 @@ func (a *Agent) abandon(why string) error {
 // waitForSteps returns when no step is left.
 func (a *Agent) waitForSteps() error {
 	killed := a.killed.Done()
-	var limit <-chan time.Time
+	limit := time.NewTimer(time.Hour)
+	limit.Stop()
+	defer limit.Stop()
 	for {
 		a.mu.Lock()
 		n := a.life.running
@@ -280,10 +292,8 @@ func (a *Agent) waitForSteps() error {
 		case <-a.changed:
 		case <-killed:
 			killed = nil
-			timer := time.NewTimer(forcedPatience)
-			defer timer.Stop()
-			limit = timer.C
-		case <-limit:
+			limit.Reset(a.patience())
+		case <-limit.C:
 			return errStepsLeft
 		}
 	}
@@ -291,11 +301,7 @@ func (a *Agent) waitForSteps() error {
 
 // pokeServe tells whoever waits for steps or acknowledgements that something changed. The caller holds a.mu.
 func (a *Agent) pokeServe() {
-	if !a.watching {
-		return
-	}
-	select {
-	case a.changed <- struct{}{}:
-	default:
+	if a.watching {
+		poke(a.changed)
 	}
 }

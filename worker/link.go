@@ -16,8 +16,7 @@ import (
 )
 
 // A Link is a connection to an orchestrator, over whatever carries frames. Read and Write are called by one goroutine
-// each, all with the context of the connection, whose end ends them. A frame belongs to the reader and is not changed
-// after it was written.
+// each, all with the context of the connection, whose end ends them. Neither end changes a frame after it was written.
 type Link interface {
 	// Read returns the next frame. An error ends the connection; where the peer gave a code, it is a *messages.Fault.
 	Read(ctx context.Context) (*messages.Frame, error)
@@ -88,7 +87,7 @@ func (s *session) say(f *messages.Frame) {
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	s.a.out.say(f)
-	s.a.wakeWriter()
+	s.a.wake()
 }
 
 // end ends the connection, if it is the first reason.
@@ -219,11 +218,11 @@ func (s *session) serve() ending {
 	if end.err != nil {
 		why = end.err.Error()
 	}
-	if err := a.abandon(why); err != nil && end.err == nil {
-		end.err = err
-	} else if err == nil {
-		a.performing.Wait()
+	if err := a.abandon(why); err != nil {
+		reason, _ := a.left()
+		return ending{stop: reason, err: err}
 	}
+	a.performing.Wait()
 	return end
 }
 
@@ -255,7 +254,7 @@ func (s *session) watch() ending {
 		case <-killed:
 			killed = nil
 			phase = killing
-			limit.Reset(forcedPatience)
+			limit.Reset(a.patience())
 		case <-a.changed:
 		case <-limit.C:
 			return s.lastWord(phase)
@@ -339,7 +338,7 @@ func (s *session) ping() {
 	id := s.newID()
 	s.promises.ask(id, FenceClock())
 	a.out.say(requestFrame(id, messages.VerbWorkerPing, &messages.PingParams{}))
-	a.wakeWriter()
+	a.wake()
 }
 
 // keep moves the dead-man clock of the steps, if the executor has one.

@@ -50,8 +50,8 @@ func (s *session) writeBatch(batch []*messages.Frame) error {
 func (a *Agent) take(batch []*messages.Frame) []*messages.Frame {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	batch, result := a.out.take(batch, batchBytes, time.Now())
-	if result && !a.repeatSet {
+	batch, waits := a.out.take(batch, batchBytes, time.Now())
+	if waits && !a.repeatSet {
 		a.repeatSet = true
 		a.repeating.Reset(repeatTime)
 	}

@@ -104,7 +104,7 @@ func makeMachineFile(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	if _, err := f.WriteString(newUUID() + "\n"); err != nil {
 		return errors.Join(err, f.Close())
 	}

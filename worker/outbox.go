@@ -19,14 +19,15 @@ var errDropped = errors.New("nobody takes the output of this dispatch any more")
 type sink struct {
 	a              *Agent
 	f              *flow
+	credit         <-chan struct{}
 	stdout, stderr redactor
 	left           int // bytes until outputLimit
 	full           bool
 }
 
-func newSink(a *Agent, f *flow, s secrets) *sink {
+func newSink(a *Agent, d *dispatch, s secrets) *sink {
 	return &sink{
-		a: a, f: f, left: outputLimit - len(outputMark),
+		a: a, f: d.flow, credit: d.credit, left: outputLimit - len(outputMark),
 		stdout: redactor{secrets: s}, stderr: redactor{secrets: s},
 	}
 }
@@ -68,14 +69,14 @@ func (s *sink) send(stream Stream, p []byte) error {
 			return err
 		}
 		if n == 0 {
-			<-s.f.wake
+			<-s.credit
 		}
 		p = p[n:]
 	}
 	return nil
 }
 
-// sendSome hands over as much as there is credit for; 0 means that s.f.wake tells when there is some.
+// sendSome hands over as much as there is credit for; 0 means that s.credit tells when there is some.
 func (s *sink) sendSome(stream Stream, p []byte) (int, error) {
 	a, f := s.a, s.f
 	a.mu.Lock()
@@ -84,9 +85,6 @@ func (s *sink) sendSome(stream Stream, p []byte) (int, error) {
 		return 0, errDropped
 	}
 	if f.granted == 0 && f.want == 0 {
-		if f.wake == nil {
-			f.wake = make(chan struct{}, 1)
-		}
 		a.out.ask(f, min(len(p), f.fits(stream)))
 	}
 	n := f.granted
@@ -96,7 +94,7 @@ func (s *sink) sendSome(stream Stream, p []byte) (int, error) {
 	if a.out.write(f, stream, p[:n], time.Now()) {
 		a.flushing.Reset(gatherTime)
 	}
-	a.wakeWriter()
+	a.wake()
 	return n, nil
 }
 
@@ -108,10 +106,10 @@ func (a *Agent) flush() {
 	if next := a.out.flush(now); !next.IsZero() {
 		a.flushing.Reset(next.Sub(now))
 	}
-	a.wakeWriter()
+	a.wake()
 }
 
-// repeat sends results again that nobody has acknowledged. It runs on the timer a.repeating.
+// repeat sends again what nobody has acknowledged. It runs on the timer a.repeating.
 func (a *Agent) repeat() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,16 +119,28 @@ func (a *Agent) repeat() {
 		a.repeatSet = true
 		a.repeating.Reset(next.Sub(now))
 	}
-	a.wakeWriter()
+	a.wake()
 }
 
-// wakeWriter tells the writer that there is something to send, if there is. The caller holds a.mu.
-func (a *Agent) wakeWriter() {
-	if a.out.control.len() == 0 && a.out.ready.len() == 0 {
-		return
+// wake tells the connection that there is something to send, if there is, and the sinks that there is credit. The caller
+// holds a.mu.
+func (a *Agent) wake() {
+	for _, f := range a.out.served {
+		if d, ok := a.dispatches[f.id]; ok {
+			poke(d.credit)
+		}
 	}
+	clear(a.out.served)
+	a.out.served = a.out.served[:0]
+	if a.out.control.len() > 0 || a.out.ready.len() > 0 {
+		poke(a.toSend)
+	}
+}
+
+// poke tells whoever reads c to look again. One such message is as good as many.
+func poke(c chan<- struct{}) {
 	select {
-	case a.toSend <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

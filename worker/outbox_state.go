@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -14,7 +16,7 @@ const (
 	chunkBytes = 32 << 10
 	// gatherTime is how long output is gathered before a chunk that is not full is sent.
 	gatherTime = 50 * time.Millisecond
-	// repeatTime is how long a result waits for its acknowledgement before it is sent again.
+	// repeatTime is how long what was sent waits for its acknowledgement before it is sent again.
 	repeatTime = 5 * time.Second
 )
 
@@ -25,6 +27,8 @@ type chunk struct {
 	at     time.Time // of its first byte
 	data   []byte
 }
+
+func (c chunk) end() uint32 { return c.offset + uint32(len(c.data)) }
 
 // flow is what one dispatch has to say, in this order: accepted, started, its output, its result. What can be lost with
 // a connection stays here until it is acknowledged.
@@ -41,14 +45,13 @@ type flow struct {
 	sent      uint32
 	acked     uint32
 	final     *messages.Frame // the result, once there is one
-	finalDue  bool
-	finalAt   time.Time // when it was sent last
-	queued    bool      // in outbox.ready
+	finalDue  bool            // to be sent
+	waits     time.Time       // since when something that was sent waits for an acknowledgement; zero if nothing does
+	queued    bool            // in outbox.ready
 	dropped   bool
 
-	want    int           // bytes of credit that a writer waits for
-	granted int           // bytes of credit that it has and has not used
-	wake    chan struct{} // tells that writer that granted or dropped changed
+	want    int // bytes of credit that a writer waits for
+	granted int // bytes of credit that it has and has not used
 }
 
 // used is the credit that the flow holds.
@@ -80,6 +83,7 @@ type outbox struct {
 	ready   fifo[*flow]
 	open    fifo[gathering] // open chunks in the order of their first byte, and some that were sent since
 	waiting []*flow         // writers without credit, in the order of asking
+	served  []*flow         // those whose writers have to look again; whoever tells them takes them from here
 	flows   map[string]*flow
 }
 
@@ -164,20 +168,10 @@ func (o *outbox) serve() {
 		}
 		f.want = 0
 		o.charge(f, func() { f.granted += n })
-		f.poke()
+		o.served = append(o.served, f)
 	}
 	clear(o.waiting[len(still):])
 	o.waiting = still
-}
-
-func (f *flow) poke() {
-	if f.wake == nil {
-		return
-	}
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
 }
 
 // fits is how many bytes of stream the chunk that is being gathered still takes; a whole chunk if there is none.
@@ -248,47 +242,51 @@ func (o *outbox) finish(f *flow, final *messages.Frame) {
 	o.enqueue(f)
 }
 
-// repeats makes results due that nobody has acknowledged for repeatTime. It returns when to ask again, or the zero time
-// if no result waits.
+// repeats makes due again what was sent and has got no acknowledgement for repeatTime: the orchestrator forgets what it
+// has not stored when a part of it restarts. It returns when to ask again, or the zero time if nothing waits.
 func (o *outbox) repeats(now time.Time) (next time.Time) {
+	var late []*flow
 	for _, f := range o.flows {
-		if f.finalAt.IsZero() || f.finalDue {
+		if f.waits.IsZero() {
 			continue
 		}
-		due := f.finalAt.Add(repeatTime)
-		if !now.Before(due) {
-			f.finalDue = true
-			o.enqueue(f)
-			due = now.Add(repeatTime)
-		}
-		if next.IsZero() || due.Before(next) {
+		switch due := f.waits.Add(repeatTime); {
+		case !now.Before(due):
+			late = append(late, f)
+		case next.IsZero() || due.Before(next):
 			next = due
 		}
+	}
+	slices.SortFunc(late, func(a, b *flow) int { return cmp.Or(a.waits.Compare(b.waits), cmp.Compare(a.id, b.id)) })
+	for _, f := range late {
+		f.next, f.finalDue, f.waits = 0, f.final != nil, time.Time{}
+		o.enqueue(f)
 	}
 	return next
 }
 
-// ack takes what the orchestrator says is durable. It tells whether the dispatch may be forgotten.
-func (o *outbox) ack(id string, offset uint32, done bool) bool {
+// ack takes what the orchestrator says is durable.
+func (o *outbox) ack(id string, offset uint32, now time.Time) {
 	f, ok := o.flows[id]
-	if !ok {
-		return false
+	if !ok || min(offset, f.sent) <= f.acked {
+		return
 	}
-	if offset = min(offset, f.sent); offset > f.acked {
-		o.charge(f, func() { f.acked = offset })
-		n := 0
-		for n < f.next && f.chunks[n].offset+uint32(len(f.chunks[n].data)) <= offset {
-			n++
-		}
-		if n > 0 {
-			rest := copy(f.chunks, f.chunks[n:])
-			clear(f.chunks[rest:])
-			f.chunks, f.next = f.chunks[:rest], f.next-n
-		}
-		o.serve()
+	offset = min(offset, f.sent) // what was not sent cannot be durable
+	o.charge(f, func() { f.acked = offset })
+	n := 0
+	for n < len(f.chunks) && f.chunks[n].end() <= offset {
+		n++
 	}
-	// A result that was not sent cannot be durable.
-	return done && !f.finalAt.IsZero()
+	f.chunks, f.next = slices.Delete(f.chunks, 0, n), max(f.next-n, 0)
+	if len(f.chunks) > 0 && f.chunks[0].offset < offset {
+		c := &f.chunks[0]
+		c.data, c.offset = c.data[offset-c.offset:], offset
+	}
+	f.waits = time.Time{}
+	if f.sent > f.acked || f.final != nil && !f.finalDue {
+		f.waits = now
+	}
+	o.serve()
 }
 
 // drop ends a flow: nothing of it is sent any more, and its writer fails.
@@ -301,14 +299,11 @@ func (o *outbox) drop(id string) {
 	o.charge(f, func() { f.written, f.acked, f.granted = 0, 0, 0 })
 	f.dropped = true
 	f.accepted, f.startSent, f.finalDue = false, true, false
-	f.chunks, f.next, f.open = nil, 0, chunk{}
-	for i, w := range o.waiting {
-		if w == f {
-			o.waiting = append(o.waiting[:i], o.waiting[i+1:]...)
-			break
-		}
+	f.chunks, f.next, f.open, f.waits = nil, 0, chunk{}, time.Time{}
+	if i := slices.Index(o.waiting, f); i >= 0 {
+		o.waiting = slices.Delete(o.waiting, i, i+1)
 	}
-	f.poke()
+	o.served = append(o.served, f)
 	o.serve()
 }
 
@@ -325,8 +320,9 @@ func (o *outbox) enqueue(f *flow) {
 	}
 }
 
-// take appends the next frames to batch, of at most about budget bytes. It tells whether a result is among them.
-func (o *outbox) take(batch []*messages.Frame, budget int, now time.Time) (_ []*messages.Frame, result bool) {
+// take appends the next frames to batch, of at most about budget bytes. It tells whether one of them waits for an
+// acknowledgement from now on, so that somebody has to call repeats in repeatTime.
+func (o *outbox) take(batch []*messages.Frame, budget int, now time.Time) (_ []*messages.Frame, waits bool) {
 	const perFrame = 64 // what a frame without output is taken to cost
 	for ; budget > 0; budget -= perFrame {
 		c, ok := o.control.pop()
@@ -351,21 +347,23 @@ func (o *outbox) take(batch []*messages.Frame, budget int, now time.Time) (_ []*
 			batch = append(batch, startedFrame(f.frame, f.started))
 			budget -= perFrame
 		}
+		before := len(batch)
 		if f.next < len(f.chunks) {
 			c := f.chunks[f.next]
 			f.next++
-			f.sent = c.offset + uint32(len(c.data))
+			f.sent = max(f.sent, c.end())
 			batch = append(batch, outputFrame(f.frame, c))
 			budget -= perFrame + len(c.data)
 		}
 		if f.finalDue && f.next == len(f.chunks) {
 			f.finalDue = false
-			f.finalAt = now
 			batch = append(batch, f.final)
 			budget -= perFrame
-			result = true
+		}
+		if len(batch) > before && f.waits.IsZero() {
+			f.waits, waits = now, true
 		}
 		o.enqueue(f)
 	}
-	return batch, result
+	return batch, waits
 }
