@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/swampd/swampd/messages"
 )
@@ -18,7 +19,7 @@ func adminToken(dir string) (token messages.Secret, fresh bool, err error) {
 	switch {
 	case err == nil:
 		return token, false, nil
-	case !errors.Is(err, os.ErrNotExist):
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR): // what is wrong with the directory is told when it is made
 		return "", false, fmt.Errorf("read the server token: %w; make %s readable, or remove it to get a new one", err, file)
 	}
 	secret := make([]byte, 32)

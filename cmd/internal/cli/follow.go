@@ -19,9 +19,8 @@ const followPatience = 5 * time.Minute
 type follower struct {
 	client   *client
 	patience time.Duration
-	// note takes a line about the connection, for people.
-	note func(string)
-	// event takes each event.
+	// note takes a line about the connection, for people; event takes each event. Whoever wants them sets them.
+	note  func(string)
 	event func(*messages.RunEvent) error
 	// request makes the request that goes on from where the follower stands.
 	request func(position) (messages.Verb, proto.Message)
@@ -49,6 +48,7 @@ type position struct {
 func newFollower(c *client, patience time.Duration) *follower {
 	return &follower{
 		client: c, patience: patience, accepted: make(chan struct{}),
+		note: func(string) {}, event: func(*messages.RunEvent) error { return nil },
 		at: position{offsets: map[string]uint32{}, dispatches: map[string]string{}},
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"google.golang.org/protobuf/proto"
@@ -24,12 +26,13 @@ type script struct {
 
 	mu   sync.Mutex
 	seen []messages.Verb
+	news chan struct{}
 }
 
 // newScript starts it.
 func newScript(t *testing.T, answer func(context.Context, messages.Verb, proto.Message, func(*messages.RunEvent)) (proto.Message, error)) *script {
 	t.Helper()
-	s := &script{answer: answer}
+	s := &script{answer: answer, news: make(chan struct{}, 64)}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -47,6 +50,19 @@ func (s *script) verbs() []messages.Verb {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]messages.Verb(nil), s.seen...)
+}
+
+// waitFor waits until the verb has been asked for.
+func (s *script) waitFor(t *testing.T, verb messages.Verb) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for !slices.Contains(s.verbs(), verb) {
+		select {
+		case <-s.news:
+		case <-limit:
+			t.Fatalf("%s was never asked for, only %v", verb, s.verbs())
+		}
+	}
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,6 +88,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.seen = append(s.seen, verb)
 	s.mu.Unlock()
+	s.news <- struct{}{}
 	send := func(f *messages.Frame) {
 		f.Id = frame.GetId()
 		if data, err := messages.EncodeFrame(f, messages.CodingProtobuf); err == nil {

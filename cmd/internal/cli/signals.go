@@ -6,13 +6,13 @@ import (
 	"syscall"
 )
 
-// notifySignals is [Host.Notify] of the real machine. A signal that was ignored when the program started stays ignored,
-// which is what nohup and the background jobs of a script ask for.
+// notifySignals is [Host.Notify] of the real machine. A hang-up that was ignored when the program started stays ignored,
+// which is what nohup asks for.
 func notifySignals(wanted ...os.Signal) (<-chan os.Signal, func()) {
 	// Nothing is lost while the reader is busy: two signals are all that any command tells apart, and one more is spare.
 	c := make(chan os.Signal, 3)
 	for _, s := range wanted {
-		if s == syscall.SIGTERM || !signal.Ignored(s) {
+		if !isHangup(s) || !signal.Ignored(s) {
 			signal.Notify(c, s)
 		}
 	}
