@@ -205,6 +205,11 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 	if f.over {
 		s.status, s.endedAt = messages.RunRunning, time.Time{}
 	}
+	if f.usedSlots {
+		for _, o := range f.births {
+			d.then(tell{schedulerAddress, releaseSlot{dispatchID: firstDispatch(s.id, o)}})
+		}
+	}
 	switch {
 	case c.noSpace && f.submitted:
 		err := messages.Faultf(messages.CodeNoSpace, "the orchestrator's store is short of space: the run was not accepted; free some and submit it again")
@@ -226,11 +231,6 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 		d.then(arm{timerSpace, spaceTime, spaceElapsed{}})
 	default:
 		s.answers = append(s.answers, c.answersOf()...)
-		for _, o := range f.births {
-			if f.usedSlots {
-				d.then(tell{schedulerAddress, releaseSlot{dispatchID: firstDispatch(s.id, o)}})
-			}
-		}
 		f.usedSlots = false
 		s.build(d, f, nil, at)
 	}
@@ -240,8 +240,12 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 func (c commitRefused) news() []effect {
 	var news []effect
 	for _, e := range c.effects {
-		switch e.(type) {
-		case tell, tellChildren, disarm:
+		switch e := e.(type) {
+		case tell:
+			if _, birth := e.msg.(ensureLease); !birth { // there is no such lease
+				news = append(news, e)
+			}
+		case tellChildren, disarm:
 			news = append(news, e)
 		}
 	}
