@@ -140,7 +140,7 @@ func endingOf(err error, cfg Config) ending {
 		// exited would not see it.
 		return ending{err: fmt.Errorf("%s: %w", fault.Code, fault)}
 	default:
-		return ending{stop: StopRefused, err: &refusal{fault: fault, advice: advice(fault.Code, cfg)}}
+		return ending{stop: StopRefused, err: &refusal{fault: fault, advice: advice(fault, cfg)}}
 	}
 }
 
@@ -151,7 +151,7 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	text := fmt.Sprintf("refused by the orchestrator: %s", r.fault.Code)
+	text := string(r.fault.Code)
 	if r.fault.Text != "" {
 		text += ": " + r.fault.Text
 	}
@@ -163,18 +163,24 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.fault }
 
-// advice says what a person can do about a refusal.
-func advice(c messages.Code, cfg Config) string {
+// advice says what a person can do about a refusal, as far as the orchestrator has not said it.
+func advice(f *messages.Fault, cfg Config) string {
 	name, _, _ := strings.Cut(cfg.Token.Reveal(), ".")
-	switch c {
+	switch f.Code {
 	case messages.CodeInvalidToken:
 		return "create a token with 'swamp worker token create NAME' on this orchestrator (one whose store was lost knows no old token)"
 	case messages.CodeTokenRevoked, messages.CodeTokenExpired:
 		return fmt.Sprintf("create a new token with 'swamp worker token create %s'", name)
 	case messages.CodeEnrollmentsSpent:
+		if strings.Contains(f.Text, "--cache-dir") && strings.Contains(f.Text, "--max-enrollments") {
+			return "this worker's cache directory is " + cfg.CacheDir
+		}
 		return fmt.Sprintf("if this machine enrolled before, its machine id was not kept: give a cache directory that lasts with --cache-dir"+
 			" (it is %s); else create a token with --max-enrollments for more machines", cfg.CacheDir)
 	case messages.CodeProtocolMismatch:
+		if strings.Contains(f.Text, "upgrade") {
+			return ""
+		}
 		return "upgrade the older of worker and orchestrator"
 	default:
 		return ""
