@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -18,7 +22,7 @@ func TestConn_CloseWritesWhatIsQueuedAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newFake(), nil).connect(t, false)
 	p.exchange("1")
-	const frames = 50
+	const frames = 20
 	for range frames {
 		if err := p.session.conn.Send(output("1", 4<<10)); err != nil {
 			t.Fatal(err)
@@ -76,6 +80,29 @@ func TestConn_APeerThatIgnoresCloseIsCutAfterAWhile(t *testing.T) {
 		within(t, time.Since(start), closeTimeout, 2*closeTimeout+lingerTimeout)
 		if err != nil {
 			t.Logf("the deaf peer reads: %v", err)
+		}
+	})
+}
+
+func TestConn_CloseGivesASlowReaderTime(t *testing.T) {
+	bubble(t, newFake, func(t *testing.T, f *fixture) {
+		p := f.raw(t, true)
+		const chunks, size = 9, 100 << 10
+		for range chunks {
+			if err := p.session.conn.Send(output("1", size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.session.conn.Close(messages.CodeSuperseded, "at the very end")
+		for range chunks { // longer than the closing handshake alone would take
+			time.Sleep(time.Second)
+			if _, err := io.ReadFull(p.in, make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rest, err := io.ReadAll(p.in)
+		if !strings.HasSuffix(string(rest), "superseded: at the very end") {
+			t.Errorf("the last %d bytes hold no close frame, %v", len(rest), err)
 		}
 	})
 }
@@ -210,6 +237,26 @@ func TestShutdown_EndsWithItsContext(t *testing.T) {
 		close(release)
 		<-p.session.closed
 	})
+}
+
+// A socket whose upgrade crosses Shutdown gets no session and no goroutine, and is cut.
+func TestShutdown_CutsAnUpgradeThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	w := newWire(theirs, func() time.Duration { return 0 }, &sync.Pool{})
+	c := &conn{server: &Server{stopping: true, conns: map[*conn]struct{}{}}, log: slog.New(slog.DiscardHandler)}
+	request := upgrade(t)
+	request = request.WithContext(context.WithValue(request.Context(), wireKey{}, w))
+	if c.open(&hijacked{httptest.NewRecorder(), w}, request) {
+		t.Error("it was opened")
+	}
+	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the peer reads: %v", err)
+	}
+	if len(c.server.conns) > 0 {
+		t.Error("it is still known")
+	}
 }
 
 func TestShutdown_BeforeServe(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -248,5 +250,34 @@ func TestServer_ConfigIsChecked(t *testing.T) {
 				t.Errorf("error %q, want one line with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// flakyListener fails once as a process without file descriptors does.
+type flakyListener struct {
+	net.Listener
+	failed bool
+}
+
+func (l *flakyListener) Accept() (net.Conn, error) {
+	if !l.failed {
+		l.failed = true
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestServer_AcceptGoesOnAndWarns(t *testing.T) {
+	t.Parallel()
+	base, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := serve(t, newFake(), func(c *Config) { c.Listener = &flakyListener{Listener: base} })
+	if got := f.call(t, http.MethodGet, "/healthz", "", nil); got.status != http.StatusOK {
+		t.Errorf("status %d", got.status)
+	}
+	if log := f.logs.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "too many open files") {
+		t.Errorf("log: %s", log)
 	}
 }

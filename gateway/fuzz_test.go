@@ -94,12 +94,7 @@ func offline(t *testing.T) (*conn, func() [][]byte) {
 	ours, theirs := net.Pipe()
 	out := &sink{Conn: theirs}
 	w := newWire(out, func() time.Duration { return 0 }, &sync.Pool{})
-	request := httptest.NewRequest(http.MethodGet, messages.Path, http.NoBody)
-	request.Header = http.Header{
-		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
-		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
-	}
-	ws, err := websocket.Accept(&hijacked{httptest.NewRecorder(), w}, request, nil)
+	ws, err := websocket.Accept(&hijacked{httptest.NewRecorder(), w}, upgrade(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

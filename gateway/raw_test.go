@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -58,6 +59,17 @@ func (p *rawPeer) write(b []byte) {
 	if _, err := p.conn.Write(b); err != nil {
 		p.t.Fatalf("write: %v", err)
 	}
+}
+
+// upgrade is a request for a WebSocket.
+func upgrade(t *testing.T) *http.Request {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, messages.Path, http.NoBody)
+	r.Header = http.Header{
+		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
+		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+	}
+	return r
 }
 
 // discard reads everything, and answers nothing.

@@ -63,7 +63,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, messages.Faultf(messages.CodeInvalid, "read the body: %v", err)
 	}
-	// Without this the deadline would end a long answer, as the server goes on reading to see the client leave.
+	// The server goes on reading to see the client leave: without this the deadline would end a long answer.
 	return body, control.SetReadDeadline(time.Time{})
 }
 

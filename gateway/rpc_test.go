@@ -210,7 +210,7 @@ func TestRPC_WhoMayAsk(t *testing.T) {
 // streamed is a stream under way.
 func (f *fixture) streamed(t *testing.T, ctx context.Context) (*http.Response, *bufio.Reader) { //nolint:revive // t comes first
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/v1/rpc/run.watch", strings.NewReader(`{}`))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/v1/rpc/run.watch", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
