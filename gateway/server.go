@@ -88,7 +88,7 @@ func New(cfg Config) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		Protocols:         &protocols,
-		ErrorLog:          log.New(httpLog{cfg.Logger}, "", 0),
+		ErrorLog:          log.New(httpLog{cfg.Logger}, "", 0), //nolint:forbidigo // the HTTP server takes no other
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, wireKey{}, wireOf(c))
 		},
