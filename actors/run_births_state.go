@@ -217,6 +217,7 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 			e.err, e.result = err, nil
 			d.then(e)
 		}
+		*s = runState{id: s.id, questions: s.questions} // the same run may be submitted again before its actor has gone
 		d.then(leave{})
 	case c.noSpace:
 		s.queue = append(f.births, s.queue...)
