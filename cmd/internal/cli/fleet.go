@@ -97,7 +97,7 @@ func (a *app) workerShowCommand() *cobra.Command {
 			{"labels", labels(w.GetLabels())},
 			{"platform", platform(w)},
 			{"dispatches", strings.Join(w.GetActiveDispatchIds(), " ")},
-			{"enrolled", clock(w.GetEnrolledAt())},
+			{"enrolled", clock(a.host.Now(), w.GetEnrolledAt())},
 			{"last seen", lastSeen(a.host, w)},
 			{"instance", w.GetInstanceUuid()},
 			{"machine", w.GetMachineId()},

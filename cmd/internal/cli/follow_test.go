@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -110,6 +111,7 @@ func TestFollow_EveryEventOnceThroughEveryCut(t *testing.T) {
 		if code := host.run(t, Swamp); code != ExitFailed {
 			t.Errorf("cut after %d events: exit %d: %s", every, code, host.err.String())
 		}
+		s.settle()
 		if diff := cmp.Diff(want.String(), host.out.String()); diff != "" {
 			t.Errorf("cut after %d events (-want +got):\n%s", every, diff)
 		}
@@ -149,6 +151,7 @@ func TestFollow_ASubmitIsRepeatedUntilItIsAnswered(t *testing.T) {
 		if code := host.run(t, Swamp); code != ExitOK {
 			t.Fatalf("exit %d: %s", code, host.err.String())
 		}
+		s.settle()
 		if len(submits) != 3 {
 			t.Fatalf("submitted %d times", len(submits))
 		}
@@ -188,14 +191,13 @@ func TestWatch_ExitsAsTheRunEnded(t *testing.T) {
 }
 
 // hanging is an orchestrator whose one run waits until it is cancelled.
-func hanging(t *testing.T, cancels *int) *script {
+func hanging(t *testing.T, cancels *atomic.Int32) *script {
 	t.Helper()
 	cancelled := make(chan struct{})
 	return newScript(t, func(ctx context.Context, verb messages.Verb, params proto.Message, emit func(*messages.RunEvent)) (proto.Message, error) {
 		switch p := params.(type) {
 		case *messages.RunCancelParams:
-			*cancels++
-			if *cancels == 1 {
+			if cancels.Add(1) == 1 {
 				return nil, errCut // it is asked for again
 			}
 			close(cancelled)
@@ -224,7 +226,7 @@ func TestInterrupt(t *testing.T) {
 		name    string
 		args    string
 		signal  os.Signal
-		cancels int // requests
+		cancels int32 // requests
 		ended   bool
 	}{
 		{"Ctrl-C cancels the run and waits for it", "workflow run testdata/one.yaml", os.Interrupt, 2, true},
@@ -236,7 +238,7 @@ func TestInterrupt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			cancels := 0
+			var cancels atomic.Int32
 			s := hanging(t, &cancels)
 			h := newTestHost(t, strings.Fields(tt.args)...)
 			s.use(h)
@@ -249,8 +251,8 @@ func TestInterrupt(t *testing.T) {
 			if got := h.wait(t, code); got != ExitInterrupted {
 				t.Errorf("exit %d: %s", got, h.err.String())
 			}
-			if cancels != tt.cancels || strings.Contains(h.out.String(), "run cancelled") != tt.ended {
-				t.Errorf("%d requests to cancel; printed %s", cancels, h.out.String())
+			if cancels.Load() != tt.cancels || strings.Contains(h.out.String(), "run cancelled") != tt.ended {
+				t.Errorf("%d requests to cancel; printed %s", cancels.Load(), h.out.String())
 			}
 		})
 	}

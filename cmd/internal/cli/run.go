@@ -90,7 +90,7 @@ func (a *app) printRuns(runs *messages.RunListResult) error {
 	}
 	t := table{columns: []string{"RUN", "WORKFLOW", "STATUS", "STARTED", "TOOK"}, paint: paintStatus(2)}
 	for _, r := range runs.GetItems() {
-		t.add(r.GetRunId(), r.GetWorkflowName(), r.GetStatus(), clock(r.GetStartedAt()), span(a.host.Now(), r.GetStartedAt(), r.GetEndedAt()))
+		t.add(r.GetRunId(), r.GetWorkflowName(), r.GetStatus(), clock(a.host.Now(), r.GetStartedAt()), span(a.host.Now(), r.GetStartedAt(), r.GetEndedAt()))
 	}
 	return t.write(a.host.Stdout, a.host.color())
 }
@@ -126,7 +126,7 @@ func (a *app) printRun(run *messages.RunItem) error {
 		{"run", run.GetRunId()},
 		{"workflow", run.GetWorkflowName()},
 		{"status", status},
-		{"started", clock(run.GetStartedAt())},
+		{"started", clock(a.host.Now(), run.GetStartedAt())},
 		{"took", span(now, run.GetStartedAt(), run.GetEndedAt())},
 	}
 	if run.ParentRunId != nil {

@@ -52,6 +52,12 @@ func (s *script) verbs() []messages.Verb {
 	return append([]messages.Verb(nil), s.seen...)
 }
 
+// settle orders what an answer wrote down before what comes later: a connection alone does not.
+func (s *script) settle() {
+	s.mu.Lock()
+	s.mu.Unlock() //nolint:staticcheck // an empty critical section is the point
+}
+
 // waitFor waits until the verb has been asked for.
 func (s *script) waitFor(t *testing.T, verb messages.Verb) {
 	t.Helper()
@@ -98,6 +104,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	result, err := s.answer(ctx, verb, messages.ParamsOf(frame.GetRequest()), func(e *messages.RunEvent) {
 		send(&messages.Frame{Body: &messages.Frame_Event{Event: &messages.Event{Event: &messages.Event_Run{Run: e}}}})
 	})
+	s.settle()
 	switch {
 	case err == nil:
 		send(&messages.Frame{Body: &messages.Frame_Response{Response: messages.NewResponse(verb, result)}})

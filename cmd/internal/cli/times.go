@@ -68,13 +68,13 @@ func until(now time.Time, t *timestamppb.Timestamp) string {
 	}
 }
 
-// clock writes a moment in the local zone of the machine.
-func clock(t *timestamppb.Timestamp) string {
+// clock writes a moment in the zone of now.
+func clock(now time.Time, t *timestamppb.Timestamp) string {
 	at := messages.GoTime(t)
 	if at.IsZero() {
 		return "-"
 	}
-	return at.Local().Format("2006-01-02 15:04:05")
+	return at.In(now.Location()).Format("2006-01-02 15:04:05")
 }
 
 // span writes how long something took that may not have ended.

@@ -47,7 +47,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(a.host.Stderr, "token %s admits %s until %s; it is shown only now\n", result.GetName(),
-			admits(result.GetMaxEnrollments()), clock(result.GetExpiresAt()))
+			admits(result.GetMaxEnrollments()), clock(a.host.Now(), result.GetExpiresAt()))
 		return nil
 	})
 }
@@ -100,7 +100,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 				workers = append(workers, b.GetWorker())
 			}
 			t.add(token.GetName(), token.GetState(), fmt.Sprintf("%d/%s", len(workers), allowance(token.GetMaxEnrollments())),
-				until(a.host.Now(), token.GetExpiresAt()), clock(token.GetCreatedAt()), orDash(strings.Join(workers, " ")))
+				until(a.host.Now(), token.GetExpiresAt()), clock(a.host.Now(), token.GetCreatedAt()), orDash(strings.Join(workers, " ")))
 		}
 		return t.write(a.host.Stdout, a.host.color())
 	})
