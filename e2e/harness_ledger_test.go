@@ -26,16 +26,25 @@ func newLedger(f *fleet) *ledger {
 // different steps never mix.
 func (l *ledger) script(body string) string {
 	line := func(what string) string {
-		return fmt.Sprintf(`echo "%s $SWAMP_RUN_ID $SWAMP_STEP $SWAMP_ATTEMPT $$ $(cut -d' ' -f1 /proc/uptime)" >> %s`, what, l.path)
+		return fmt.Sprintf(`echo "%s $SWAMP_RUN_ID $SWAMP_STEP $SWAMP_ATTEMPT $$ $SWAMP_DISPATCH_ID" >> %s`, what, l.path)
 	}
 	return line("start") + "\n" + body + "\n" + line("end")
+}
+
+// beating is a script that goes on for about so many tenths of a second, with a line in the ledger for each.
+func (l *ledger) beating(tenths int) string {
+	return l.script(fmt.Sprintf(`for i in $(seq %d); do
+  sleep 0.1
+  echo "beat $SWAMP_RUN_ID $SWAMP_STEP $SWAMP_ATTEMPT $$ $SWAMP_DISPATCH_ID" >> %s
+  echo "line $i"
+done`, tenths, l.path))
 }
 
 // An entry is one line of a ledger.
 type entry struct {
 	what, run, step string
 	attempt, pid    int
-	at              float64 // seconds since the machine started
+	dispatch        string
 }
 
 func (l *ledger) entries(t testing.TB) []entry {
@@ -43,7 +52,7 @@ func (l *ledger) entries(t testing.TB) []entry {
 	var all []entry
 	for _, line := range l.f.lines(l.path) {
 		var e entry
-		if _, err := fmt.Sscan(line, &e.what, &e.run, &e.step, &e.attempt, &e.pid, &e.at); err != nil {
+		if _, err := fmt.Sscan(line, &e.what, &e.run, &e.step, &e.attempt, &e.pid, &e.dispatch); err != nil {
 			t.Fatalf("the ledger holds %q: %v", line, err)
 		}
 		all = append(all, e)
@@ -110,4 +119,29 @@ func (l *ledger) check(t testing.TB, starts map[string]int) {
 	if diff := cmp.Diff(starts, have); diff != "" {
 		t.Errorf("starts (-want +got):\n%s", diff)
 	}
+}
+
+// wrong looks for two executions of one step at once, and for a dispatch that was carried out twice. The lines of a file
+// stand in the order in which they were written, whoever wrote them.
+func wrong(entries []entry) []string {
+	type stepOfRun struct{ run, step string }
+	current := map[stepOfRun]entry{}
+	started := map[string]bool{}
+	var found []string
+	for i, e := range entries {
+		key := stepOfRun{e.run, e.step}
+		if e.what == "start" {
+			if started[e.dispatch] {
+				found = append(found, fmt.Sprintf("line %d: dispatch %s of %v started twice", i+1, e.dispatch, key))
+			}
+			started[e.dispatch] = true
+			current[key] = e
+			continue
+		}
+		if now := current[key]; now.dispatch != e.dispatch || now.pid != e.pid {
+			found = append(found, fmt.Sprintf("line %d: %v as dispatch %s (process %d) still runs after dispatch %s (process %d) started",
+				i+1, key, e.dispatch, e.pid, now.dispatch, now.pid))
+		}
+	}
+	return found
 }
