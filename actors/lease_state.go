@@ -233,7 +233,7 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		return l.mayLeave()
 	case schedulerStarted:
 		l.slotKnows, l.tellSlot = l.state.Ended(), true
-		return l, decision{}
+		return l.mayLeave()
 	case workerStarted:
 		if c.worker == l.worker && !l.state.Ended() {
 			return l, decision{effects: []effect{tell{workerAddress(l.worker), l.here()}}}

@@ -198,7 +198,11 @@ func runFrom(f foundRun, at moment) *runState {
 // resumeRun bears the actors of the steps that live, and goes on with what the journal leaves to do.
 func (s *runState) resume(at moment) decision {
 	var d decision
-	if s.version == 0 || s.status.Ended() {
+	switch {
+	case s.version == 0:
+		return d
+	case s.status.Ended(): // the instance before may have got no further than to say so: it has to leave
+		d.then(again{struct{}{}})
 		return d
 	}
 	for o, p := range s.phases {

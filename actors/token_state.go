@@ -139,6 +139,10 @@ func (t tokenState) timers(at moment) []effect {
 
 func (t *tokenState) create(c createToken, d *decision, at moment) bool {
 	if t.version > 0 && !t.state.Ended() && at.now.Before(t.expiresAt) {
+		if equalDigest(t.digest, c.digest) { // the same question again: its answer was lost
+			d.then(respond{to: c.answer, result: tokenIs{t.state, t.expiresAt}})
+			return false
+		}
 		d.then(respond{to: c.answer, err: messages.Faultf(messages.CodeExists, "enrollment token %s exists: revoke it first, or choose another name", t.name)})
 		return false
 	}

@@ -405,7 +405,7 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 	}
 	var d decision
 	switch {
-	case !w.connected && !known:
+	case !w.connected: // a lease that has been told ignores it; one that has restarted does not know
 		d.then(tell{leaseAddress(c.lease), leaseSocketLost{}})
 	case w.connected && c.dispatch != nil:
 		if c.dispatch.GetSeq() != seq { // a repeat is on its way already, and only read
