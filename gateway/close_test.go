@@ -84,29 +84,6 @@ func TestConn_APeerThatIgnoresCloseIsCutAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestConn_CloseGivesASlowReaderTime(t *testing.T) {
-	bubble(t, newFake, func(t *testing.T, f *fixture) {
-		p := f.raw(t, true)
-		const chunks, size = 9, 100 << 10
-		for range chunks {
-			if err := p.session.conn.Send(output("1", size)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p.session.conn.Close(messages.CodeSuperseded, "at the very end")
-		for range chunks { // longer than the closing handshake alone would take
-			time.Sleep(time.Second)
-			if _, err := io.ReadFull(p.in, make([]byte, size)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		rest, err := io.ReadAll(p.in)
-		if !strings.HasSuffix(string(rest), "superseded: at the very end") {
-			t.Errorf("the last %d bytes hold no close frame, %v", len(rest), err)
-		}
-	})
-}
-
 func TestConn_ThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
