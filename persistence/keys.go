@@ -72,6 +72,9 @@ func infoOf(kind Kind) kindInfo {
 	}
 }
 
+// kindCodes is one more than the greatest code of a kind.
+const kindCodes = 11
+
 // kindCode is the kind in an envelope. Codes are never given to another kind; 0 is none.
 func kindCode(kind Kind) byte {
 	switch kind {

@@ -32,7 +32,7 @@ type preparedPut struct {
 	live   []byte // key
 	end    []byte // key; nil where ended records stay among the live ones
 	value  []byte
-	state  []byte // a part of value
+	state  string
 }
 
 // preparedPack is what one commit appends to one stream. The last 8 bytes of the key are the committer's to fill.
@@ -65,7 +65,7 @@ func (o *operation) prepare(c *Commit, epoch uint64, now time.Time) error {
 	for i := range c.Puts {
 		p := &c.Puts[i]
 		info := infoOf(p.Kind)
-		staged := preparedPut{kind: p.Kind, id: p.ID, info: info, expect: p.Expect, ended: p.Ended}
+		staged := preparedPut{kind: p.Kind, id: p.ID, info: info, expect: p.Expect, ended: p.Ended, state: p.State}
 		buf, staged.live = carve(buf, appendKey(buf, info.prefix, p.ID))
 		if info.ended != "" {
 			buf, staged.end = carve(buf, appendKey(buf, info.ended, p.ID))
@@ -74,8 +74,6 @@ func (o *operation) prepare(c *Commit, epoch uint64, now time.Time) error {
 			Kind: p.Kind, ID: p.ID, Version: p.Expect + 1, Epoch: epoch, State: p.State, Ended: p.Ended, Time: now, Body: p.Body,
 		}
 		buf, staged.value = carve(buf, appendRecord(buf, &record))
-		bodyAt := len(staged.value) - len(p.Body)
-		staged.state = staged.value[bodyAt-len(p.State) : bodyAt]
 		o.puts = append(o.puts, staged)
 	}
 	if len(c.Appends) > 0 {

@@ -45,24 +45,29 @@ func describeKey(key []byte) (kind, id string) {
 	if stream, last, ok := splitNumbered(key, prefixEvents); ok {
 		return "event", fmt.Sprintf("%s/%d", stream, last)
 	}
-	for _, prefix := range [...]string{prefixHistory, prefixLive, prefixEnded} {
-		rest, ok := bytes.CutPrefix(key, []byte(prefix))
-		if !ok {
-			continue
-		}
-		name, id, _ := bytes.Cut(rest, []byte("/"))
-		if prefix == prefixHistory {
-			plain, version, _ := splitNumbered(key, prefix+string(name)+"/")
-			return string(name), fmt.Sprintf("%s@%d", plain, version)
-		}
-		return string(name), string(id)
+	if name, ok := recordAt(key); ok {
+		return string(name.kind), name.id
 	}
-	for _, kind := range [...]Kind{KindStep, KindBinding, KindSource, KindOutput} {
-		if rest, ok := bytes.CutPrefix(key, []byte(infoOf(kind).prefix)); ok {
-			return string(kind), string(rest)
+	for _, k := range [...]Kind{KindWorker, KindToken} {
+		if id, version, ok := splitNumbered(key, infoOf(k).history); ok {
+			return string(k), fmt.Sprintf("%s@%d", id, version)
 		}
 	}
 	return "", string(key)
+}
+
+// recordAt is the record whose key this is.
+func recordAt(key []byte) (name recordKey, ok bool) {
+	for code := byte(1); code < kindCodes; code++ {
+		kind := kindOf(code)
+		info := infoOf(kind)
+		for _, prefix := range [...]string{info.prefix, info.ended} {
+			if id, ok := bytes.CutPrefix(key, []byte(prefix)); ok && prefix != "" {
+				return recordKey{kind, string(id)}, true
+			}
+		}
+	}
+	return recordKey{}, false
 }
 
 // decodeRecordAt decodes the envelope of what stands under key, and checks that it belongs there.
@@ -105,6 +110,9 @@ func (w *workspace) setAside(key, value []byte, err error) {
 		return
 	}
 	w.batch.Delete(bytes.Clone(key))
+	if name, ok := recordAt(key); ok {
+		w.records.set(name, recordState{}) // whether it has ended is to be asked
+	}
 }
 
 // setAside has the committer move values that a reader came across. Where that is not possible now, they stay where they

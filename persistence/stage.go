@@ -9,24 +9,6 @@ import (
 // HistoryKept is how many former versions of a worker or a token are kept.
 const HistoryKept = 20
 
-// recordKey names a record in the committer.
-type recordKey struct {
-	kind Kind
-	id   string
-}
-
-// recordState is what the committer knows of a record within a batch: what the engine holds, changed by what the batch
-// has taken already.
-type recordState struct {
-	live    bool
-	version uint64
-	final   bool   // live says Ended: of a kind whose ended records stay among the live ones
-	state   []byte // of the live one
-	value   []byte // of the live one
-	// ended tells whether there is an ended record, once that has been asked.
-	ended, endedKnown bool
-}
-
 // workspace is the batch that the committer is filling.
 type workspace struct {
 	limits  Limits
@@ -34,21 +16,22 @@ type workspace struct {
 	space   Space
 	reader  Reader
 	batch   Batch
-	known   map[recordKey]recordState
+	records records
 	numbers numbers
 	corrupt func(key []byte, err error) // told of each stored value that did not decode
 }
 
 func newWorkspace(limits Limits, head Head, corrupt func([]byte, error)) workspace {
 	return workspace{
-		limits: limits, head: head, known: map[recordKey]recordState{}, numbers: newNumbers(), corrupt: corrupt,
+		limits: limits, head: head, records: newRecords(), numbers: newNumbers(), corrupt: corrupt,
 	}
 }
 
 func (w *workspace) begin(space Space) {
 	w.space = space
 	w.batch.reset()
-	clear(w.known)
+	w.records.age()
+	w.numbers.age()
 }
 
 // need is what an operation adds to the batch.
@@ -185,47 +168,70 @@ func (w *workspace) checkCondition(c *Condition) error {
 		if s.version != c.Version {
 			return fmt.Errorf("%w: %s %q has version %d, not %d", ErrConditionFailed, c.Kind, c.ID, s.version, c.Version)
 		}
-	case string(s.state) != c.State:
+	case s.state != c.State:
 		return fmt.Errorf("%w: %s %q is %s, not %s", ErrConditionFailed, c.Kind, c.ID, s.state, c.State)
 	}
 	return nil
 }
 
 // lookup returns what is known of a record; withEnded: also whether it has ended.
-func (w *workspace) lookup(kind Kind, id string, withEnded bool) (recordState, error) {
+func (w *workspace) lookup(kind Kind, id string, withEnded bool) (s recordState, err error) {
 	name := recordKey{kind, id}
-	s, known := w.known[name]
-	info := infoOf(kind)
+	s, known := w.records.get(name)
 	if !known {
-		key := appendKey(make([]byte, 0, len(info.prefix)+len(id)), info.prefix, id)
-		value, err := w.reader.Get(key)
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err != nil:
+		fresh, err := w.records.isNew(w.reader, name)
+		if err != nil {
+			return s, fmt.Errorf("look up the last %s: %w", kind, err)
+		}
+		if fresh {
+			return recordState{endedKnown: true}, nil
+		}
+		if s, err = w.load(kind, id); err != nil {
 			return s, fmt.Errorf("look up %s %q: %w", kind, id, err)
-		default:
-			h, err := decodeRecordAt(key, value)
-			if err != nil {
-				w.setAside(key, value, err)
-				break
-			}
-			s = recordState{live: true, version: h.version, final: h.ended, state: h.state, value: value}
 		}
 	}
 	if withEnded && !s.endedKnown {
-		s.endedKnown = true
-		if info.ended != "" {
-			var err error
-			key := appendKey(make([]byte, 0, len(info.ended)+len(id)), info.ended, id)
-			if s.ended, err = w.reader.Has(key); err != nil {
-				return s, fmt.Errorf("look up %s %q: %w", kind, id, err)
-			}
+		known = false
+		if s.ended, err = w.hasEnded(kind, id); err != nil {
+			return s, fmt.Errorf("look up %s %q: %w", kind, id, err)
 		}
-	} else if known {
+		s.endedKnown = true
+	}
+	if !known {
+		w.records.set(name, s)
+	}
+	return s, nil
+}
+
+// load reads a live record from the engine. One that does not decode is set aside.
+func (w *workspace) load(kind Kind, id string) (s recordState, err error) {
+	info := infoOf(kind)
+	key := appendKey(make([]byte, 0, len(info.prefix)+len(id)), info.prefix, id)
+	value, err := w.reader.Get(key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	h, err := decodeRecordAt(key, value)
+	if err != nil {
+		w.setAside(key, value, err)
 		return s, nil
 	}
-	w.known[name] = s
+	s = recordState{live: true, version: h.version, final: h.ended, state: w.records.word(h.state)}
+	if info.history != "" {
+		s.value = bytes.Clone(value) // the view ends before the batch is applied
+	}
 	return s, nil
+}
+
+func (w *workspace) hasEnded(kind Kind, id string) (bool, error) {
+	info := infoOf(kind)
+	if info.ended == "" {
+		return false, nil
+	}
+	return w.reader.Has(appendKey(make([]byte, 0, len(info.ended)+len(id)), info.ended, id))
 }
 
 // stage adds a checked operation to the batch.
@@ -266,9 +272,9 @@ func (w *workspace) stage(op *operation) error {
 
 func (w *workspace) stagePut(p *preparedPut) {
 	name := recordKey{p.kind, p.id}
-	s := w.known[name]
+	s, _ := w.records.get(name)
 	if s.live && p.info.history != "" {
-		w.batch.Put(numberedKey(p.info.history, p.id, s.version), bytes.Clone(s.value)) // the view ends before the batch is applied
+		w.batch.Put(numberedKey(p.info.history, p.id, s.version), s.value)
 		if s.version > HistoryKept {
 			w.batch.Delete(numberedKey(p.info.history, p.id, s.version-HistoryKept))
 		}
@@ -278,13 +284,15 @@ func (w *workspace) stagePut(p *preparedPut) {
 			w.batch.Delete(p.live)
 		}
 		w.batch.Put(p.end, p.value)
-		w.known[name] = recordState{ended: true, endedKnown: true}
+		w.records.set(name, recordState{ended: true, endedKnown: true})
 		return
 	}
 	w.batch.Put(p.live, p.value)
-	w.known[name] = recordState{
-		live: true, version: p.expect + 1, final: p.ended, state: p.state, value: p.value, endedKnown: s.endedKnown, ended: s.ended,
+	next := recordState{live: true, final: p.ended, version: p.expect + 1, state: p.state, endedKnown: s.endedKnown}
+	if p.info.history != "" {
+		next.value = bytes.Clone(p.value) // not a hold on the memory of the whole commit
 	}
+	w.records.set(name, next)
 }
 
 func (w *workspace) stageDelete(d *Delete) error {
@@ -299,7 +307,7 @@ func (w *workspace) stageDelete(d *Delete) error {
 	if s.ended {
 		w.batch.Delete(appendKey(nil, info.ended, d.ID))
 	}
-	w.known[recordKey{d.Kind, d.ID}] = recordState{endedKnown: true}
+	w.records.set(recordKey{d.Kind, d.ID}, recordState{endedKnown: true})
 	if info.history == "" {
 		return nil
 	}

@@ -168,7 +168,7 @@ func snapshot(t testing.TB, j persistence.Journal) map[string][]string {
 }
 
 func quarantineTests() []test {
-	// damaged makes some records, damages those that choose names, and checks that it hit n.
+	// damage hits the stored records that choose picks, live, ended and former ones, and checks that they are n.
 	damage := func(t *testing.T, h Harness, j persistence.Journal, n int, choose func(persistence.Record) bool) {
 		t.Helper()
 		hit := 0
@@ -228,6 +228,7 @@ func quarantineTests() []test {
 			j := h.Open(t)
 			commit(t, j, puts(put(persistence.KindWorker, "w", 0, "idle")))
 			damage(t, h, j, 1, named(persistence.KindWorker, "w"))
+			j = h.Reopen(t, j) // or the journal remembers what it wrote
 			refused(t, j, puts(put(persistence.KindWorker, "w", 1, "busy")), persistence.ErrStaleWriter)
 			if n := j.Quarantined(); n != 1 {
 				t.Errorf("%d in quarantine", n)
@@ -241,6 +242,7 @@ func quarantineTests() []test {
 			j := h.Open(t)
 			commit(t, j, puts(put(persistence.KindWorker, "w", 0, "idle")))
 			damage(t, h, j, 1, named(persistence.KindWorker, "w"))
+			j = h.Reopen(t, j)
 			var commits []persistence.Commit
 			for i := range 20 {
 				commits = append(commits, puts(put(persistence.KindLease, fmt.Sprint(i), 0, "active")))
