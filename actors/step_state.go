@@ -372,6 +372,7 @@ func (s *stepState) leaveLine(at moment) {
 	waited := max(at.now.Sub(s.queuedAt), 0)
 	s.waited += waited
 	s.queuedFor += waited
+	s.orphan = false // this commit ends the episode from before a restart
 }
 
 // end is the commit of the step's end.
