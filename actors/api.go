@@ -76,6 +76,8 @@ type Metrics struct {
 	StepsEnded map[messages.StepStatus]uint64
 	// Restarts counts actors that were restarted after a panic.
 	Restarts uint64
+	// Findings counts what the auditor found in the books: zero, or a fault of ours.
+	Findings uint64
 	// Commits, Syncs and SyncTime are the journal's.
 	Commits, Syncs uint64
 	SyncTime       time.Duration

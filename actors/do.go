@@ -82,6 +82,8 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.tokenRevoke(ctx, p)
 	case *messages.ActorTreeParams:
 		return sys.actorTree(p), nil
+	case *messages.DoctorBooksParams:
+		return sys.doctorBooks(ctx)
 	case *messages.VersionParams:
 		return &messages.VersionResult{
 			Version: sys.cfg.Version, Protocol: messages.ProtocolVersion, StoreId: sys.journal.StoreID(), Epoch: float64(sys.journal.Epoch()),

@@ -287,7 +287,7 @@ func (sys *System) Metrics(ctx context.Context) (Metrics, error) {
 	m := Metrics{
 		Waiting: pool.waiting, Workers: make(map[messages.WorkerStatus]int), SlotsFree: pool.free, SlotsTotal: pool.all,
 		RunsLive: int(sys.counters.runsLive.Load()), RunsEnded: sys.counters.runsEnded.all(), StepsEnded: sys.counters.stepsEnded.all(),
-		Restarts: sys.counters.restarts.Load(), Commits: stats.Commits, Syncs: stats.Syncs, SyncTime: stats.Sync,
+		Restarts: sys.counters.restarts.Load(), Findings: sys.counters.findings.Load(), Commits: stats.Commits, Syncs: stats.Syncs, SyncTime: stats.Sync,
 	}
 	items, err := sys.workers()
 	if err != nil {

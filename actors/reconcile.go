@@ -50,6 +50,9 @@ func (sys *System) reconcile() error {
 	if err != nil {
 		return err
 	}
+	if alive, err := sys.journal.Get(persistence.KindScheduler, aliveID); err == nil {
+		seen(alive)
+	}
 	swept := &messages.SchedulerRecord{}
 	sweptVersion, err := sys.read(persistence.KindScheduler, sweepID, swept)
 	if err != nil {

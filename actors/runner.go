@@ -146,7 +146,12 @@ func (r *runner[S]) take(ctx actor.Context, cmd any) {
 	if r.ending {
 		return
 	}
-	if _, ok := cmd.(wake); ok {
+	switch cmd.(type) {
+	case wake:
+		return
+	case settleAgain:
+		r.owed.forget()
+		r.settle(r.sys.moment())
 		return
 	}
 	if r.info.isPoison(cmd) {

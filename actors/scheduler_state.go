@@ -149,7 +149,7 @@ func (s *schedulerState) offer(c offerStep, d *decision, at moment) {
 	if len(s.clock) > 2*s.waiting+1024 { // steps that got a worker long before their time leave theirs behind
 		s.clock.keep(func(d due) bool { o := s.offers[d.queueID]; return o != nil && !o.assigned })
 	}
-	if c.parked {
+	if c.parked && len(s.paused) > 0 { // else the pool has changed since, or this scheduler has seen no refusal
 		o.class.parked = append(o.class.parked, o)
 		s.parked++
 		return
@@ -525,10 +525,15 @@ type poolNumbers struct {
 	waiting    map[string]int // by requirement
 	free, all  int
 	dispatches map[string][]string // by worker
+	refusals   map[string]time.Time
+	parked     int
 }
 
 func (s *schedulerState) pool() poolNumbers {
-	n := poolNumbers{waiting: make(map[string]int), dispatches: make(map[string][]string)}
+	n := poolNumbers{waiting: make(map[string]int), dispatches: make(map[string][]string), refusals: make(map[string]time.Time), parked: s.parked}
+	for name := range s.paused {
+		n.refusals[name] = s.workers[name].refusedUntil
+	}
 	for _, c := range s.classes {
 		if in := len(c.line) + len(c.parked); in > 0 {
 			n.waiting[c.placement.Requirement()] += in

@@ -111,6 +111,7 @@ var _ Orchestrator = (*System)(nil)
 // counters since the start.
 type counters struct {
 	restarts   atomic.Uint64
+	findings   atomic.Uint64 // of the auditor
 	runsEnded  endedCounter[messages.RunStatus]
 	stepsEnded endedCounter[messages.StepStatus]
 	runsLive   atomic.Int64
@@ -146,6 +147,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	case <-ctx.Done():
 		return nil, errors.Join(context.Cause(ctx), sys.Stop(context.WithoutCancel(ctx)))
 	}
+	sys.edges.run(sys.auditor)
 	sys.ready.Store(true)
 	return sys, nil
 }

@@ -159,6 +159,9 @@ func (l *ledger) rearm(now time.Time) {
 	l.timer = time.AfterFunc(next.Sub(now), func() { l.sys.tellPID(l.self, owedElapsed{}) })
 }
 
+// forget makes all that is owed new, so that it is told at once.
+func (l *ledger) forget() { l.entries = nil }
+
 func (l *ledger) stop() {
 	l.ended = true
 	if l.timer != nil {

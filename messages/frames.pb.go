@@ -221,6 +221,10 @@ type Request struct {
 	//	*Request_WorkerTokenRevoke
 	//	*Request_ActorTree
 	//	*Request_Version
+	//	*Request_DoctorBooks
+	//	*Request_WorkerPause
+	//	*Request_WorkerResume
+	//	*Request_Backup
 	Params        isRequest_Params `protobuf_oneof:"params"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -468,6 +472,42 @@ func (x *Request) GetVersion() *VersionParams {
 	return nil
 }
 
+func (x *Request) GetDoctorBooks() *DoctorBooksParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_DoctorBooks); ok {
+			return x.DoctorBooks
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetWorkerPause() *WorkerPauseParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_WorkerPause); ok {
+			return x.WorkerPause
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetWorkerResume() *WorkerResumeParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_WorkerResume); ok {
+			return x.WorkerResume
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetBackup() *BackupParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_Backup); ok {
+			return x.Backup
+		}
+	}
+	return nil
+}
+
 type isRequest_Params interface {
 	isRequest_Params()
 }
@@ -563,6 +603,22 @@ type Request_Version struct {
 	Version *VersionParams `protobuf:"bytes,54,opt,name=version,proto3,oneof"`
 }
 
+type Request_DoctorBooks struct {
+	DoctorBooks *DoctorBooksParams `protobuf:"bytes,55,opt,name=doctor_books,json=doctorBooks,proto3,oneof"`
+}
+
+type Request_WorkerPause struct {
+	WorkerPause *WorkerPauseParams `protobuf:"bytes,56,opt,name=worker_pause,json=workerPause,proto3,oneof"`
+}
+
+type Request_WorkerResume struct {
+	WorkerResume *WorkerResumeParams `protobuf:"bytes,57,opt,name=worker_resume,json=workerResume,proto3,oneof"`
+}
+
+type Request_Backup struct {
+	Backup *BackupParams `protobuf:"bytes,58,opt,name=backup,proto3,oneof"`
+}
+
 func (*Request_WorkerEnroll) isRequest_Params() {}
 
 func (*Request_WorkerPing) isRequest_Params() {}
@@ -607,6 +663,14 @@ func (*Request_ActorTree) isRequest_Params() {}
 
 func (*Request_Version) isRequest_Params() {}
 
+func (*Request_DoctorBooks) isRequest_Params() {}
+
+func (*Request_WorkerPause) isRequest_Params() {}
+
+func (*Request_WorkerResume) isRequest_Params() {}
+
+func (*Request_Backup) isRequest_Params() {}
+
 // Response ends a request well.
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -634,6 +698,10 @@ type Response struct {
 	//	*Response_WorkerTokenRevoke
 	//	*Response_ActorTree
 	//	*Response_Version
+	//	*Response_DoctorBooks
+	//	*Response_WorkerPause
+	//	*Response_WorkerResume
+	//	*Response_Backup
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -874,6 +942,42 @@ func (x *Response) GetVersion() *VersionResult {
 	return nil
 }
 
+func (x *Response) GetDoctorBooks() *DoctorBooksResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_DoctorBooks); ok {
+			return x.DoctorBooks
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetWorkerPause() *WorkerItem {
+	if x != nil {
+		if x, ok := x.Result.(*Response_WorkerPause); ok {
+			return x.WorkerPause
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetWorkerResume() *WorkerItem {
+	if x != nil {
+		if x, ok := x.Result.(*Response_WorkerResume); ok {
+			return x.WorkerResume
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetBackup() *BackupResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Backup); ok {
+			return x.Backup
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -966,6 +1070,22 @@ type Response_Version struct {
 	Version *VersionResult `protobuf:"bytes,54,opt,name=version,proto3,oneof"`
 }
 
+type Response_DoctorBooks struct {
+	DoctorBooks *DoctorBooksResult `protobuf:"bytes,55,opt,name=doctor_books,json=doctorBooks,proto3,oneof"`
+}
+
+type Response_WorkerPause struct {
+	WorkerPause *WorkerItem `protobuf:"bytes,56,opt,name=worker_pause,json=workerPause,proto3,oneof"`
+}
+
+type Response_WorkerResume struct {
+	WorkerResume *WorkerItem `protobuf:"bytes,57,opt,name=worker_resume,json=workerResume,proto3,oneof"`
+}
+
+type Response_Backup struct {
+	Backup *BackupResult `protobuf:"bytes,58,opt,name=backup,proto3,oneof"`
+}
+
 func (*Response_WorkerEnroll) isResponse_Result() {}
 
 func (*Response_WorkerPing) isResponse_Result() {}
@@ -1009,6 +1129,14 @@ func (*Response_WorkerTokenRevoke) isResponse_Result() {}
 func (*Response_ActorTree) isResponse_Result() {}
 
 func (*Response_Version) isResponse_Result() {}
+
+func (*Response_DoctorBooks) isResponse_Result() {}
+
+func (*Response_WorkerPause) isResponse_Result() {}
+
+func (*Response_WorkerResume) isResponse_Result() {}
+
+func (*Response_Backup) isResponse_Result() {}
 
 // Error ends a request badly. Retry goes by code, never by text.
 type Error struct {
@@ -1081,6 +1209,7 @@ type Event struct {
 	//	*Event_Started
 	//	*Event_Output
 	//	*Event_Run
+	//	*Event_Backup
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1159,6 +1288,15 @@ func (x *Event) GetRun() *RunEvent {
 	return nil
 }
 
+func (x *Event) GetBackup() *BackupChunk {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Backup); ok {
+			return x.Backup
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -1179,6 +1317,10 @@ type Event_Run struct {
 	Run *RunEvent `protobuf:"bytes,13,opt,name=run,proto3,oneof"`
 }
 
+type Event_Backup struct {
+	Backup *BackupChunk `protobuf:"bytes,14,opt,name=backup,proto3,oneof"`
+}
+
 func (*Event_Accepted) isEvent_Event() {}
 
 func (*Event_Started) isEvent_Event() {}
@@ -1186,6 +1328,8 @@ func (*Event_Started) isEvent_Event() {}
 func (*Event_Output) isEvent_Event() {}
 
 func (*Event_Run) isEvent_Event() {}
+
+func (*Event_Backup) isEvent_Event() {}
 
 // Cancel asks the other side to give the request of that id up. The answer still comes.
 type Cancel struct {
@@ -5121,6 +5265,396 @@ func (x *WorkerTokenRevokeResult) GetState() string {
 	return ""
 }
 
+// WorkerPauseParams takes a worker out of rotation without ending it.
+type WorkerPauseParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Note  string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	// 0: until it is resumed.
+	ForMs         float64 `protobuf:"fixed64,3,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerPauseParams) Reset() {
+	*x = WorkerPauseParams{}
+	mi := &file_frames_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerPauseParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerPauseParams) ProtoMessage() {}
+
+func (x *WorkerPauseParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerPauseParams.ProtoReflect.Descriptor instead.
+func (*WorkerPauseParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *WorkerPauseParams) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WorkerPauseParams) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *WorkerPauseParams) GetForMs() float64 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
+// WorkerResumeParams brings a paused worker back, and takes back a drain that the orchestrator asked for.
+type WorkerResumeParams struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerResumeParams) Reset() {
+	*x = WorkerResumeParams{}
+	mi := &file_frames_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerResumeParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerResumeParams) ProtoMessage() {}
+
+func (x *WorkerResumeParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerResumeParams.ProtoReflect.Descriptor instead.
+func (*WorkerResumeParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *WorkerResumeParams) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DoctorBooksParams struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoctorBooksParams) Reset() {
+	*x = DoctorBooksParams{}
+	mi := &file_frames_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoctorBooksParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoctorBooksParams) ProtoMessage() {}
+
+func (x *DoctorBooksParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoctorBooksParams.ProtoReflect.Descriptor instead.
+func (*DoctorBooksParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{64}
+}
+
+type DoctorBooksResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*BookFinding         `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoctorBooksResult) Reset() {
+	*x = DoctorBooksResult{}
+	mi := &file_frames_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoctorBooksResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoctorBooksResult) ProtoMessage() {}
+
+func (x *DoctorBooksResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoctorBooksResult.ProtoReflect.Descriptor instead.
+func (*DoctorBooksResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *DoctorBooksResult) GetItems() []*BookFinding {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *DoctorBooksResult) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// BookFinding is one place where the books disagree.
+type BookFinding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BookFinding) Reset() {
+	*x = BookFinding{}
+	mi := &file_frames_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BookFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BookFinding) ProtoMessage() {}
+
+func (x *BookFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BookFinding.ProtoReflect.Descriptor instead.
+func (*BookFinding) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *BookFinding) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BookFinding) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BookFinding) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type BackupParams struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupParams) Reset() {
+	*x = BackupParams{}
+	mi := &file_frames_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupParams) ProtoMessage() {}
+
+func (x *BackupParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupParams.ProtoReflect.Descriptor instead.
+func (*BackupParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{67}
+}
+
+// BackupChunk is a piece of a backup, in order.
+type BackupChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupChunk) Reset() {
+	*x = BackupChunk{}
+	mi := &file_frames_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupChunk) ProtoMessage() {}
+
+func (x *BackupChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
+func (*BackupChunk) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *BackupChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type BackupResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Bytes float64                `protobuf:"fixed64,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// SHA-256 of all chunks, in hexadecimal.
+	Digest        string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResult) Reset() {
+	*x = BackupResult{}
+	mi := &file_frames_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResult) ProtoMessage() {}
+
+func (x *BackupResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResult.ProtoReflect.Descriptor instead.
+func (*BackupResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *BackupResult) GetBytes() float64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *BackupResult) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 type ActorTreeParams struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Below         string                 `protobuf:"bytes,1,opt,name=below,proto3" json:"below,omitempty"`
@@ -5130,7 +5664,7 @@ type ActorTreeParams struct {
 
 func (x *ActorTreeParams) Reset() {
 	*x = ActorTreeParams{}
-	mi := &file_frames_proto_msgTypes[62]
+	mi := &file_frames_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5142,7 +5676,7 @@ func (x *ActorTreeParams) String() string {
 func (*ActorTreeParams) ProtoMessage() {}
 
 func (x *ActorTreeParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[62]
+	mi := &file_frames_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5155,7 +5689,7 @@ func (x *ActorTreeParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorTreeParams.ProtoReflect.Descriptor instead.
 func (*ActorTreeParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{62}
+	return file_frames_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ActorTreeParams) GetBelow() string {
@@ -5175,7 +5709,7 @@ type ActorTreeResult struct {
 
 func (x *ActorTreeResult) Reset() {
 	*x = ActorTreeResult{}
-	mi := &file_frames_proto_msgTypes[63]
+	mi := &file_frames_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5187,7 +5721,7 @@ func (x *ActorTreeResult) String() string {
 func (*ActorTreeResult) ProtoMessage() {}
 
 func (x *ActorTreeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[63]
+	mi := &file_frames_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5200,7 +5734,7 @@ func (x *ActorTreeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorTreeResult.ProtoReflect.Descriptor instead.
 func (*ActorTreeResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{63}
+	return file_frames_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ActorTreeResult) GetItems() []*ActorItem {
@@ -5233,7 +5767,7 @@ type ActorItem struct {
 
 func (x *ActorItem) Reset() {
 	*x = ActorItem{}
-	mi := &file_frames_proto_msgTypes[64]
+	mi := &file_frames_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5245,7 +5779,7 @@ func (x *ActorItem) String() string {
 func (*ActorItem) ProtoMessage() {}
 
 func (x *ActorItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[64]
+	mi := &file_frames_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5258,7 +5792,7 @@ func (x *ActorItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorItem.ProtoReflect.Descriptor instead.
 func (*ActorItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{64}
+	return file_frames_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ActorItem) GetPid() string {
@@ -5325,7 +5859,7 @@ type VersionParams struct {
 
 func (x *VersionParams) Reset() {
 	*x = VersionParams{}
-	mi := &file_frames_proto_msgTypes[65]
+	mi := &file_frames_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5337,7 +5871,7 @@ func (x *VersionParams) String() string {
 func (*VersionParams) ProtoMessage() {}
 
 func (x *VersionParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[65]
+	mi := &file_frames_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5350,7 +5884,7 @@ func (x *VersionParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionParams.ProtoReflect.Descriptor instead.
 func (*VersionParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{65}
+	return file_frames_proto_rawDescGZIP(), []int{73}
 }
 
 type VersionResult struct {
@@ -5365,7 +5899,7 @@ type VersionResult struct {
 
 func (x *VersionResult) Reset() {
 	*x = VersionResult{}
-	mi := &file_frames_proto_msgTypes[66]
+	mi := &file_frames_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +5911,7 @@ func (x *VersionResult) String() string {
 func (*VersionResult) ProtoMessage() {}
 
 func (x *VersionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[66]
+	mi := &file_frames_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +5924,7 @@ func (x *VersionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResult.ProtoReflect.Descriptor instead.
 func (*VersionResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{66}
+	return file_frames_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *VersionResult) GetVersion() string {
@@ -5436,7 +5970,7 @@ const file_frames_proto_rawDesc = "" +
 	"\x05event\x18\r \x01(\v2\x0f.swamp.v1.EventH\x00R\x05event\x12*\n" +
 	"\x06cancel\x18\x0e \x01(\v2\x10.swamp.v1.CancelH\x00R\x06cancel\x12!\n" +
 	"\x03ack\x18\x0f \x01(\v2\r.swamp.v1.AckH\x00R\x03ackB\x06\n" +
-	"\x04body\"\xbe\v\n" +
+	"\x04body\"\xb9\r\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12=\n" +
 	"\rworker_enroll\x18\n" +
@@ -5466,8 +6000,12 @@ const file_frames_proto_rawDesc = "" +
 	"\x13worker_token_revoke\x184 \x01(\v2!.swamp.v1.WorkerTokenRevokeParamsH\x00R\x11workerTokenRevoke\x12:\n" +
 	"\n" +
 	"actor_tree\x185 \x01(\v2\x19.swamp.v1.ActorTreeParamsH\x00R\tactorTree\x123\n" +
-	"\aversion\x186 \x01(\v2\x17.swamp.v1.VersionParamsH\x00R\aversionB\b\n" +
-	"\x06params\"\x9f\v\n" +
+	"\aversion\x186 \x01(\v2\x17.swamp.v1.VersionParamsH\x00R\aversion\x12@\n" +
+	"\fdoctor_books\x187 \x01(\v2\x1b.swamp.v1.DoctorBooksParamsH\x00R\vdoctorBooks\x12@\n" +
+	"\fworker_pause\x188 \x01(\v2\x1b.swamp.v1.WorkerPauseParamsH\x00R\vworkerPause\x12C\n" +
+	"\rworker_resume\x189 \x01(\v2\x1c.swamp.v1.WorkerResumeParamsH\x00R\fworkerResume\x120\n" +
+	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupParamsH\x00R\x06backupB\b\n" +
+	"\x06params\"\x8b\r\n" +
 	"\bResponse\x12=\n" +
 	"\rworker_enroll\x18\n" +
 	" \x01(\v2\x16.swamp.v1.EnrollResultH\x00R\fworkerEnroll\x127\n" +
@@ -5496,18 +6034,23 @@ const file_frames_proto_rawDesc = "" +
 	"\x13worker_token_revoke\x184 \x01(\v2!.swamp.v1.WorkerTokenRevokeResultH\x00R\x11workerTokenRevoke\x12:\n" +
 	"\n" +
 	"actor_tree\x185 \x01(\v2\x19.swamp.v1.ActorTreeResultH\x00R\tactorTree\x123\n" +
-	"\aversion\x186 \x01(\v2\x17.swamp.v1.VersionResultH\x00R\aversionB\b\n" +
+	"\aversion\x186 \x01(\v2\x17.swamp.v1.VersionResultH\x00R\aversion\x12@\n" +
+	"\fdoctor_books\x187 \x01(\v2\x1b.swamp.v1.DoctorBooksResultH\x00R\vdoctorBooks\x129\n" +
+	"\fworker_pause\x188 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\vworkerPause\x12;\n" +
+	"\rworker_resume\x189 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\fworkerResume\x120\n" +
+	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupResultH\x00R\x06backupB\b\n" +
 	"\x06result\"I\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
-	"\adetails\x18\x03 \x03(\tR\adetails\"\xda\x01\n" +
+	"\adetails\x18\x03 \x03(\tR\adetails\"\x8b\x02\n" +
 	"\x05Event\x128\n" +
 	"\baccepted\x18\n" +
 	" \x01(\v2\x1a.swamp.v1.DispatchAcceptedH\x00R\baccepted\x125\n" +
 	"\astarted\x18\v \x01(\v2\x19.swamp.v1.DispatchStartedH\x00R\astarted\x12/\n" +
 	"\x06output\x18\f \x01(\v2\x15.swamp.v1.OutputChunkH\x00R\x06output\x12&\n" +
-	"\x03run\x18\r \x01(\v2\x12.swamp.v1.RunEventH\x00R\x03runB\a\n" +
+	"\x03run\x18\r \x01(\v2\x12.swamp.v1.RunEventH\x00R\x03run\x12/\n" +
+	"\x06backup\x18\x0e \x01(\v2\x15.swamp.v1.BackupChunkH\x00R\x06backupB\a\n" +
 	"\x05event\"6\n" +
 	"\x06Cancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
@@ -5892,7 +6435,27 @@ const file_frames_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"C\n" +
 	"\x17WorkerTokenRevokeResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"'\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"R\n" +
+	"\x11WorkerPauseParams\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\x12\x15\n" +
+	"\x06for_ms\x18\x03 \x01(\x01R\x05forMs\"(\n" +
+	"\x12WorkerResumeParams\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x13\n" +
+	"\x11DoctorBooksParams\"V\n" +
+	"\x11DoctorBooksResult\x12+\n" +
+	"\x05items\x18\x01 \x03(\v2\x15.swamp.v1.BookFindingR\x05items\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"E\n" +
+	"\vBookFinding\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x0e\n" +
+	"\fBackupParams\"!\n" +
+	"\vBackupChunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"<\n" +
+	"\fBackupResult\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x01R\x05bytes\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\"'\n" +
 	"\x0fActorTreeParams\x12\x14\n" +
 	"\x05below\x18\x01 \x01(\tR\x05below\"R\n" +
 	"\x0fActorTreeResult\x12)\n" +
@@ -5928,7 +6491,7 @@ func file_frames_proto_rawDescGZIP() []byte {
 	return file_frames_proto_rawDescData
 }
 
-var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_frames_proto_goTypes = []any{
 	(*Frame)(nil),                   // 0: swamp.v1.Frame
 	(*Request)(nil),                 // 1: swamp.v1.Request
@@ -5992,123 +6555,141 @@ var file_frames_proto_goTypes = []any{
 	(*BindingItem)(nil),             // 59: swamp.v1.BindingItem
 	(*WorkerTokenRevokeParams)(nil), // 60: swamp.v1.WorkerTokenRevokeParams
 	(*WorkerTokenRevokeResult)(nil), // 61: swamp.v1.WorkerTokenRevokeResult
-	(*ActorTreeParams)(nil),         // 62: swamp.v1.ActorTreeParams
-	(*ActorTreeResult)(nil),         // 63: swamp.v1.ActorTreeResult
-	(*ActorItem)(nil),               // 64: swamp.v1.ActorItem
-	(*VersionParams)(nil),           // 65: swamp.v1.VersionParams
-	(*VersionResult)(nil),           // 66: swamp.v1.VersionResult
-	nil,                             // 67: swamp.v1.StepItem.OutputsEntry
-	nil,                             // 68: swamp.v1.RunEvent.OutputsEntry
-	nil,                             // 69: swamp.v1.WorkerItem.LabelsEntry
-	nil,                             // 70: swamp.v1.QueueItem.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 71: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 72: google.protobuf.Struct
-	(*structpb.Value)(nil),          // 73: google.protobuf.Value
+	(*WorkerPauseParams)(nil),       // 62: swamp.v1.WorkerPauseParams
+	(*WorkerResumeParams)(nil),      // 63: swamp.v1.WorkerResumeParams
+	(*DoctorBooksParams)(nil),       // 64: swamp.v1.DoctorBooksParams
+	(*DoctorBooksResult)(nil),       // 65: swamp.v1.DoctorBooksResult
+	(*BookFinding)(nil),             // 66: swamp.v1.BookFinding
+	(*BackupParams)(nil),            // 67: swamp.v1.BackupParams
+	(*BackupChunk)(nil),             // 68: swamp.v1.BackupChunk
+	(*BackupResult)(nil),            // 69: swamp.v1.BackupResult
+	(*ActorTreeParams)(nil),         // 70: swamp.v1.ActorTreeParams
+	(*ActorTreeResult)(nil),         // 71: swamp.v1.ActorTreeResult
+	(*ActorItem)(nil),               // 72: swamp.v1.ActorItem
+	(*VersionParams)(nil),           // 73: swamp.v1.VersionParams
+	(*VersionResult)(nil),           // 74: swamp.v1.VersionResult
+	nil,                             // 75: swamp.v1.StepItem.OutputsEntry
+	nil,                             // 76: swamp.v1.RunEvent.OutputsEntry
+	nil,                             // 77: swamp.v1.WorkerItem.LabelsEntry
+	nil,                             // 78: swamp.v1.QueueItem.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 79: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 80: google.protobuf.Struct
+	(*structpb.Value)(nil),          // 81: google.protobuf.Value
 }
 var file_frames_proto_depIdxs = []int32{
-	1,  // 0: swamp.v1.Frame.request:type_name -> swamp.v1.Request
-	2,  // 1: swamp.v1.Frame.response:type_name -> swamp.v1.Response
-	3,  // 2: swamp.v1.Frame.error:type_name -> swamp.v1.Error
-	4,  // 3: swamp.v1.Frame.event:type_name -> swamp.v1.Event
-	5,  // 4: swamp.v1.Frame.cancel:type_name -> swamp.v1.Cancel
-	6,  // 5: swamp.v1.Frame.ack:type_name -> swamp.v1.Ack
-	8,  // 6: swamp.v1.Request.worker_enroll:type_name -> swamp.v1.EnrollParams
-	12, // 7: swamp.v1.Request.worker_ping:type_name -> swamp.v1.PingParams
-	14, // 8: swamp.v1.Request.worker_status:type_name -> swamp.v1.StatusParams
-	16, // 9: swamp.v1.Request.worker_dispatch:type_name -> swamp.v1.DispatchParams
-	22, // 10: swamp.v1.Request.worker_drain:type_name -> swamp.v1.DrainParams
-	24, // 11: swamp.v1.Request.worker_goodbye:type_name -> swamp.v1.GoodbyeParams
-	26, // 12: swamp.v1.Request.worker_abort:type_name -> swamp.v1.AbortParams
-	28, // 13: swamp.v1.Request.workflow_run:type_name -> swamp.v1.WorkflowRunParams
-	30, // 14: swamp.v1.Request.workflow_validate:type_name -> swamp.v1.WorkflowValidateParams
-	32, // 15: swamp.v1.Request.run_list:type_name -> swamp.v1.RunListParams
-	35, // 16: swamp.v1.Request.run_show:type_name -> swamp.v1.RunShowParams
-	39, // 17: swamp.v1.Request.run_watch:type_name -> swamp.v1.RunWatchParams
-	42, // 18: swamp.v1.Request.run_logs:type_name -> swamp.v1.RunLogsParams
-	44, // 19: swamp.v1.Request.run_cancel:type_name -> swamp.v1.RunCancelParams
-	47, // 20: swamp.v1.Request.worker_list:type_name -> swamp.v1.WorkerListParams
-	50, // 21: swamp.v1.Request.worker_show:type_name -> swamp.v1.WorkerShowParams
-	51, // 22: swamp.v1.Request.worker_queue_list:type_name -> swamp.v1.WorkerQueueListParams
-	54, // 23: swamp.v1.Request.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateParams
-	56, // 24: swamp.v1.Request.worker_token_list:type_name -> swamp.v1.WorkerTokenListParams
-	60, // 25: swamp.v1.Request.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeParams
-	62, // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
-	65, // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
-	10, // 28: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
-	13, // 29: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
-	15, // 30: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
-	21, // 31: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
-	23, // 32: swamp.v1.Response.worker_drain:type_name -> swamp.v1.DrainResult
-	25, // 33: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
-	27, // 34: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
-	29, // 35: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
-	31, // 36: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
-	33, // 37: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
-	36, // 38: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
-	41, // 39: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
-	43, // 40: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
-	45, // 41: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
-	48, // 42: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
-	49, // 43: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerItem
-	52, // 44: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
-	55, // 45: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
-	57, // 46: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
-	61, // 47: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
-	63, // 48: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
-	66, // 49: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
-	18, // 50: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
-	19, // 51: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
-	20, // 52: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
-	46, // 53: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
-	7,  // 54: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
-	9,  // 55: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
-	21, // 56: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
-	11, // 57: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
-	17, // 58: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
-	7,  // 59: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
-	7,  // 60: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
-	71, // 61: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
-	71, // 62: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
-	7,  // 63: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
-	71, // 64: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
-	71, // 65: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
-	72, // 66: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
-	34, // 67: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
-	71, // 68: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
-	71, // 69: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
-	72, // 70: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
-	71, // 71: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
-	71, // 72: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
-	37, // 73: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
-	38, // 74: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
-	67, // 75: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
-	71, // 76: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
-	71, // 77: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
-	40, // 78: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
-	71, // 79: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	68, // 80: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
-	49, // 81: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
-	69, // 82: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
-	71, // 83: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	71, // 84: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
-	53, // 85: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
-	70, // 86: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
-	71, // 87: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
-	71, // 88: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
-	73, // 89: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
-	58, // 90: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
-	71, // 91: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
-	71, // 92: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
-	73, // 93: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
-	59, // 94: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
-	71, // 95: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	64, // 96: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
-	71, // 97: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
-	98, // [98:98] is the sub-list for method output_type
-	98, // [98:98] is the sub-list for method input_type
-	98, // [98:98] is the sub-list for extension type_name
-	98, // [98:98] is the sub-list for extension extendee
-	0,  // [0:98] is the sub-list for field type_name
+	1,   // 0: swamp.v1.Frame.request:type_name -> swamp.v1.Request
+	2,   // 1: swamp.v1.Frame.response:type_name -> swamp.v1.Response
+	3,   // 2: swamp.v1.Frame.error:type_name -> swamp.v1.Error
+	4,   // 3: swamp.v1.Frame.event:type_name -> swamp.v1.Event
+	5,   // 4: swamp.v1.Frame.cancel:type_name -> swamp.v1.Cancel
+	6,   // 5: swamp.v1.Frame.ack:type_name -> swamp.v1.Ack
+	8,   // 6: swamp.v1.Request.worker_enroll:type_name -> swamp.v1.EnrollParams
+	12,  // 7: swamp.v1.Request.worker_ping:type_name -> swamp.v1.PingParams
+	14,  // 8: swamp.v1.Request.worker_status:type_name -> swamp.v1.StatusParams
+	16,  // 9: swamp.v1.Request.worker_dispatch:type_name -> swamp.v1.DispatchParams
+	22,  // 10: swamp.v1.Request.worker_drain:type_name -> swamp.v1.DrainParams
+	24,  // 11: swamp.v1.Request.worker_goodbye:type_name -> swamp.v1.GoodbyeParams
+	26,  // 12: swamp.v1.Request.worker_abort:type_name -> swamp.v1.AbortParams
+	28,  // 13: swamp.v1.Request.workflow_run:type_name -> swamp.v1.WorkflowRunParams
+	30,  // 14: swamp.v1.Request.workflow_validate:type_name -> swamp.v1.WorkflowValidateParams
+	32,  // 15: swamp.v1.Request.run_list:type_name -> swamp.v1.RunListParams
+	35,  // 16: swamp.v1.Request.run_show:type_name -> swamp.v1.RunShowParams
+	39,  // 17: swamp.v1.Request.run_watch:type_name -> swamp.v1.RunWatchParams
+	42,  // 18: swamp.v1.Request.run_logs:type_name -> swamp.v1.RunLogsParams
+	44,  // 19: swamp.v1.Request.run_cancel:type_name -> swamp.v1.RunCancelParams
+	47,  // 20: swamp.v1.Request.worker_list:type_name -> swamp.v1.WorkerListParams
+	50,  // 21: swamp.v1.Request.worker_show:type_name -> swamp.v1.WorkerShowParams
+	51,  // 22: swamp.v1.Request.worker_queue_list:type_name -> swamp.v1.WorkerQueueListParams
+	54,  // 23: swamp.v1.Request.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateParams
+	56,  // 24: swamp.v1.Request.worker_token_list:type_name -> swamp.v1.WorkerTokenListParams
+	60,  // 25: swamp.v1.Request.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeParams
+	70,  // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
+	73,  // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
+	64,  // 28: swamp.v1.Request.doctor_books:type_name -> swamp.v1.DoctorBooksParams
+	62,  // 29: swamp.v1.Request.worker_pause:type_name -> swamp.v1.WorkerPauseParams
+	63,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
+	67,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
+	10,  // 32: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
+	13,  // 33: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
+	15,  // 34: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
+	21,  // 35: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
+	23,  // 36: swamp.v1.Response.worker_drain:type_name -> swamp.v1.DrainResult
+	25,  // 37: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
+	27,  // 38: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
+	29,  // 39: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
+	31,  // 40: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
+	33,  // 41: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
+	36,  // 42: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
+	41,  // 43: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
+	43,  // 44: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
+	45,  // 45: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
+	48,  // 46: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
+	49,  // 47: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerItem
+	52,  // 48: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
+	55,  // 49: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
+	57,  // 50: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
+	61,  // 51: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
+	71,  // 52: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
+	74,  // 53: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
+	65,  // 54: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
+	49,  // 55: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
+	49,  // 56: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
+	69,  // 57: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
+	18,  // 58: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
+	19,  // 59: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
+	20,  // 60: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
+	46,  // 61: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
+	68,  // 62: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
+	7,   // 63: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
+	9,   // 64: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
+	21,  // 65: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
+	11,  // 66: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
+	17,  // 67: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
+	7,   // 68: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
+	7,   // 69: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
+	79,  // 70: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
+	79,  // 71: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
+	7,   // 72: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
+	79,  // 73: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
+	79,  // 74: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
+	80,  // 75: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
+	34,  // 76: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
+	79,  // 77: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
+	79,  // 78: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
+	80,  // 79: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
+	79,  // 80: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
+	79,  // 81: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
+	37,  // 82: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
+	38,  // 83: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
+	75,  // 84: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
+	79,  // 85: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
+	79,  // 86: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
+	40,  // 87: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
+	79,  // 88: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	76,  // 89: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
+	49,  // 90: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
+	77,  // 91: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
+	79,  // 92: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	79,  // 93: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
+	53,  // 94: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
+	78,  // 95: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
+	79,  // 96: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
+	79,  // 97: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
+	81,  // 98: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
+	58,  // 99: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
+	79,  // 100: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
+	79,  // 101: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
+	81,  // 102: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
+	59,  // 103: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
+	79,  // 104: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	66,  // 105: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
+	72,  // 106: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
+	79,  // 107: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
+	108, // [108:108] is the sub-list for method output_type
+	108, // [108:108] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_frames_proto_init() }
@@ -6147,6 +6728,10 @@ func file_frames_proto_init() {
 		(*Request_WorkerTokenRevoke)(nil),
 		(*Request_ActorTree)(nil),
 		(*Request_Version)(nil),
+		(*Request_DoctorBooks)(nil),
+		(*Request_WorkerPause)(nil),
+		(*Request_WorkerResume)(nil),
+		(*Request_Backup)(nil),
 	}
 	file_frames_proto_msgTypes[2].OneofWrappers = []any{
 		(*Response_WorkerEnroll)(nil),
@@ -6171,12 +6756,17 @@ func file_frames_proto_init() {
 		(*Response_WorkerTokenRevoke)(nil),
 		(*Response_ActorTree)(nil),
 		(*Response_Version)(nil),
+		(*Response_DoctorBooks)(nil),
+		(*Response_WorkerPause)(nil),
+		(*Response_WorkerResume)(nil),
+		(*Response_Backup)(nil),
 	}
 	file_frames_proto_msgTypes[4].OneofWrappers = []any{
 		(*Event_Accepted)(nil),
 		(*Event_Started)(nil),
 		(*Event_Output)(nil),
 		(*Event_Run)(nil),
+		(*Event_Backup)(nil),
 	}
 	file_frames_proto_msgTypes[33].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[36].OneofWrappers = []any{}
@@ -6184,14 +6774,14 @@ func file_frames_proto_init() {
 	file_frames_proto_msgTypes[46].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[49].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[53].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[64].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_frames_proto_rawDesc), len(file_frames_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   71,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -36,6 +36,10 @@ const (
 	VerbWorkerTokenRevoke Verb = "worker.token.revoke"
 	VerbActorTree         Verb = "actor.tree"
 	VerbVersion           Verb = "version"
+	VerbDoctorBooks       Verb = "doctor.books"
+	VerbWorkerPause       Verb = "worker.pause"
+	VerbWorkerResume      Verb = "worker.resume"
+	VerbBackup            Verb = "backup"
 )
 
 // Peer is who may ask for a verb.
@@ -65,7 +69,7 @@ func (v Verb) From() Peer {
 
 // Streams tells whether the verb's answer is preceded by events.
 func (v Verb) Streams() bool {
-	return v == VerbWorkerDispatch || v == VerbWorkflowRun || v == VerbRunWatch || v == VerbRunLogs
+	return v == VerbWorkerDispatch || v == VerbWorkflowRun || v == VerbRunWatch || v == VerbRunLogs || v == VerbBackup
 }
 
 // AllVerbs returns every verb, in the order of the protobuf file.
