@@ -159,7 +159,8 @@ func (d *dev) run(ctx context.Context) (err error) {
 	h := d.app.host
 	throwAway := d.dir == ""
 	if throwAway {
-		if d.dir, err = os.MkdirTemp("", "swamp-dev-"); err != nil {
+		temp, _ := h.env("TMPDIR") // without it, the system's own
+		if d.dir, err = os.MkdirTemp(temp, "swamp-dev-"); err != nil {
 			return fmt.Errorf("make a folder: %w", err)
 		}
 	} else if d.dir, err = filepath.Abs(d.dir); err != nil {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -70,5 +72,88 @@ func TestDevFleet(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// newDevHost is a host whose workers are this test binary.
+func newDevHost(t *testing.T, args ...string) (h *testHost, temp string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("its steps are Unix scripts")
+	}
+	temp = t.TempDir()
+	h = newTestHost(t, append([]string{"dev"}, args...)...)
+	h.env[envProgram], h.env["TMPDIR"], h.env["PATH"] = string(Swamp), temp, os.Getenv("PATH")
+	return h, temp
+}
+
+func TestDev_RunsAFileOnAFleetOfItsOwn(t *testing.T) {
+	t.Parallel()
+	h, temp := newDevHost(t, workflowFile(t, placed))
+	if code := h.run(t, Swamp); code != ExitOK {
+		t.Fatalf("exit %d: %s%s", code, h.out.String(), h.err.String())
+	}
+	for _, want := range []string{
+		"export SWAMP_SERVER=http://127.0.0.1:", "waiting for a worker matching labels tier=x", "main/only | hello from dev-1\n", "run succeeded in ",
+	} {
+		if !strings.Contains(h.out.String(), want) {
+			t.Errorf("no %q in\n%s", want, h.out.String())
+		}
+	}
+	if !strings.Contains(h.err.String(), "worker dev-1 (tier=x) enrolled") {
+		t.Errorf("standard error: %s", h.err.String())
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+		t.Errorf("left behind %v, %v", left, err)
+	}
+}
+
+func TestDev_KeepsWhatFailed(t *testing.T) {
+	t.Parallel()
+	h, temp := newDevHost(t, workflowFile(t, strings.Replace(placed, "echo ", "exit 7; echo ", 1)))
+	if code := h.run(t, Swamp); code != ExitFailed {
+		t.Fatalf("exit %d: %s%s", code, h.out.String(), h.err.String())
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) != 1 || !strings.Contains(h.err.String(), filepath.Join(temp, left[0].Name())+" is kept") {
+		t.Errorf("left behind %v, %v: %s", left, err, h.err.String())
+	}
+	if !strings.Contains(h.out.String(), "exit status 7") {
+		t.Errorf("printed %s", h.out.String())
+	}
+}
+
+func TestDev_AnInterruptCancelsTheRunAndCleansUp(t *testing.T) {
+	t.Parallel()
+	h, temp := newDevHost(t, workflowFile(t, slow), "--output", "json")
+	code := h.start(t.Context(), Swamp)
+	h.out.waitFor(t, `"line":"up"`)
+	h.signals <- os.Interrupt
+	if got := h.wait(t, code); got != ExitInterrupted || !strings.Contains(h.out.String(), "run_cancelled") {
+		t.Errorf("exit %d: %s%s", got, h.out.String(), h.err.String())
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+		t.Errorf("left behind %v, %v", left, err)
+	}
+}
+
+func TestDev_WithoutAFileAFleetUntilAnInterrupt(t *testing.T) {
+	t.Parallel()
+	h, _ := newDevHost(t, "--workers", "2", "--data-dir", filepath.Join(t.TempDir(), "kept"))
+	code := h.start(t.Context(), Swamp)
+	h.err.waitFor(t, "worker dev-1 enrolled")
+	h.err.waitFor(t, "worker dev-2 enrolled")
+	other := newTestHost(t, "worker", "list")
+	for _, word := range strings.Fields(h.out.String()) {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			other.env[name] = value
+		}
+	}
+	if got := other.run(t, Swamp); got != ExitOK || !strings.Contains(other.out.String(), "dev-2") {
+		t.Errorf("worker list with what was printed exits %d: %s%s", got, other.out.String(), other.err.String())
+	}
+	h.signals <- os.Interrupt
+	if got := h.wait(t, code); got != ExitOK {
+		t.Errorf("exit %d: %s", got, h.err.String())
 	}
 }
