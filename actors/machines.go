@@ -273,5 +273,27 @@ func loadLease(sys *System, self address, _ moment) (leaseState, error) {
 	if int(r.GetOrdinal()) >= len(plan.Steps) {
 		return leaseState{}, fmt.Errorf("lease %s: run %s has no step %d", id, r.GetRunId(), r.GetOrdinal())
 	}
-	return sys.equip(leaseFrom(r, version, plan.Name, &plan.Steps[r.GetOrdinal()])), nil
+	l := leaseFrom(r, version, plan.Name, &plan.Steps[r.GetOrdinal()])
+	if !l.state.Ended() {
+		// The log goes ahead of the record. The worker has forgotten what was acknowledged, so the lease must not ask for it.
+		end, err := sys.outputEnd(l.dispatchID, l.durable)
+		if err != nil {
+			return leaseState{}, err
+		}
+		l.logged = l.logged || end > l.durable
+		l.durable, l.received = end, end
+	}
+	return sys.equip(l), nil
+}
+
+// outputEnd is how far the output of a dispatch is durable, which is at least from.
+func (sys *System) outputEnd(dispatch string, from uint32) (uint32, error) {
+	for {
+		chunks, err := sys.journal.Output(dispatch, uint64(from), 256<<10)
+		if err != nil || len(chunks) == 0 {
+			return from, err
+		}
+		last := chunks[len(chunks)-1]
+		from = uint32(last.Offset) + uint32(len(last.Data))
+	}
 }

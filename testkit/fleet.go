@@ -124,6 +124,9 @@ func (f *Fleet) Restart() {
 	f.boot()
 }
 
+// T is the test that the fleet belongs to.
+func (f *Fleet) T() testing.TB { return f.t }
+
 // System is the orchestrator itself, as the edges see it; nil after a [Fleet.Crash].
 func (f *Fleet) System() *actors.System {
 	f.mu.Lock()

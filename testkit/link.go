@@ -18,6 +18,8 @@ const (
 	redialPause   = time.Second
 )
 
+var errNoAnswer = errors.New("testkit: no answer to the enrollment")
+
 // link is one connection of a worker.
 type link struct {
 	end     *gateway.PipeEnd
@@ -78,6 +80,16 @@ func (w *Worker) down(l *link, why *messages.Fault) {
 	w.link, w.fault, w.downSince = nil, why, time.Now()
 }
 
+// dialUntilAnswered dials again where no answer comes: the question, or the answer, may have been lost with an actor.
+func (w *Worker) dialUntilAnswered(ctx context.Context, forget bool) error {
+	for {
+		err := w.dial(ctx, forget)
+		if !errors.Is(err, errNoAnswer) || !w.f.sleep(redialPause) {
+			return err
+		}
+	}
+}
+
 // dial connects and enrolls, and starts to read.
 func (w *Worker) dial(ctx context.Context, forget bool) error {
 	system, err := w.f.up(ctx)
@@ -119,7 +131,7 @@ func (w *Worker) dial(ctx context.Context, forget bool) error {
 }
 
 func (w *Worker) enroll(ctx context.Context, l *link, forget bool) (*messages.EnrollResult, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, enrollTimeout, messages.Faultf(messages.CodeUnavailable, "no answer to the enrollment"))
+	ctx, cancel := context.WithTimeoutCause(ctx, enrollTimeout, errNoAnswer)
 	defer cancel()
 	frame := &messages.Frame{Id: "enroll", Body: &messages.Frame_Request{
 		Request: messages.NewRequest(messages.VerbWorkerEnroll, w.introduction(forget)),
@@ -274,10 +286,12 @@ func (w *Worker) takeDispatch(lease string, p *messages.DispatchParams) {
 		d.sayAgain()
 		return
 	}
-	if p.GetSeq() <= w.seq {
-		w.f.t.Errorf("testkit: worker %s was sent dispatch %s with number %d, after %d", w.name, lease, p.GetSeq(), w.seq)
+	if p.GetSeq() <= w.seq { // a late repeat of one that is over
+		w.mu.Unlock()
+		w.Send(&messages.Frame{Id: lease, Body: &messages.Frame_Error{Error: &messages.Error{Code: string(messages.CodeEnded), Text: "it has ended here"}}})
+		return
 	}
-	w.seq = max(w.seq, p.GetSeq())
+	w.seq = p.GetSeq()
 	d := &Dispatch{Lease: lease, Params: p, w: w, cancelled: w.early[lease]}
 	w.dispatches = append(w.dispatches, d)
 	w.known[lease] = d

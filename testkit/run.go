@@ -328,3 +328,21 @@ func fieldOf(e *messages.RunEvent, name string) (string, bool) {
 	}
 	return *v, true
 }
+
+// Executions is how many dispatches of a step the workers have accepted.
+func (f *Fleet) Executions(run *Run, step string) int {
+	f.mu.Lock()
+	workers := f.workers
+	f.mu.Unlock()
+	n := 0
+	for _, w := range workers {
+		for _, d := range w.Dispatches() {
+			w.mu.Lock()
+			if d.Params.GetRunId() == run.ID && d.Step() == step && d.accepted() {
+				n++
+			}
+			w.mu.Unlock()
+		}
+	}
+	return n
+}

@@ -57,10 +57,14 @@ func WithToken(token string) WorkerOption {
 func Machine(id string) WorkerOption { return workerOption(func(d *description) { d.machine = id }) }
 
 // Instance is the worker's instance uuid. Default: one of its own.
-func Instance(uuid string) WorkerOption { return workerOption(func(d *description) { d.instance = uuid }) }
+func Instance(uuid string) WorkerOption {
+	return workerOption(func(d *description) { d.instance = uuid })
+}
 
 // Remote is the address that the worker comes from. Default: one of its own.
-func Remote(address string) WorkerOption { return workerOption(func(d *description) { d.remote = address }) }
+func Remote(address string) WorkerOption {
+	return workerOption(func(d *description) { d.remote = address })
+}
 
 // Draining has the worker enroll as one that drains.
 func Draining() WorkerOption { return workerOption(func(d *description) { d.draining = true }) }
@@ -137,7 +141,8 @@ func (f *Fleet) Loopback(options ...WorkerOption) *Worker {
 	return f.Worker(actors.Loopback, append([]WorkerOption{is}, options...)...)
 }
 
-// Enroll is Worker for one that may be refused: the error is a *messages.Fault. Transient refusals count as refusals.
+// Enroll is Worker for one that may be refused: the error is a *messages.Fault. One that gets no
+// answer dials again, as a real one does.
 func (f *Fleet) Enroll(name string, options ...WorkerOption) (*Worker, error) {
 	f.t.Helper()
 	n := f.number("worker")
@@ -154,7 +159,7 @@ func (f *Fleet) Enroll(name string, options ...WorkerOption) (*Worker, error) {
 	w := &Worker{f: f, is: is, known: make(map[string]*Dispatch), early: make(map[string]bool)}
 	ctx, cancel := f.patience()
 	defer cancel()
-	if err := w.dial(ctx, true); err != nil {
+	if err := w.dialUntilAnswered(ctx, true); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -226,7 +231,7 @@ func (w *Worker) TryReconnect(options ...ReconnectOption) error {
 	}
 	ctx, cancel := w.f.patience()
 	defer cancel()
-	return w.dial(ctx, r.forget)
+	return w.dialUntilAnswered(ctx, r.forget)
 }
 
 // NextDispatch waits for the next dispatch that it has not returned before.

@@ -1,0 +1,192 @@
+package actors_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/testkit"
+)
+
+// story is something that happens on a fleet, and has to end the same way whatever panics on its way.
+type story struct {
+	name    string
+	options []testkit.Option
+	tell    func(f *testkit.Fleet)
+}
+
+// stories are told by TestPanics with a panic at every point that they pass.
+func stories() []story {
+	gpu := testkit.Labels{"gpu": "true"}
+	return []story{
+		{name: "a chain waits in an empty pool and runs when a match enrolls", tell: func(f *testkit.Fleet) {
+			run := f.Submit(chain)
+			run.WaitEvent(messages.EventStepQueued, "step=first")
+			f.Worker("gpu-1", gpu, testkit.AutoRun())
+			run.WaitStatus(messages.RunSucceeded)
+			onceEach(f, run, "first", "second")
+		}},
+		{name: "a worker is there already", tell: func(f *testkit.Fleet) {
+			f.Worker("gpu-1", gpu, testkit.Capacity(2), testkit.OnDispatch(func(d *testkit.Dispatch) {
+				d.Output("working\n").Succeed("done=yes")
+			}))
+			f.Settle()
+			run := f.Submit(chain)
+			run.WaitStatus(messages.RunSucceeded)
+			onceEach(f, run, "first", "second")
+			run.WaitEvent(messages.EventStepOutput, "step=first", "line=working")
+			run.WaitEvent(messages.EventStepOutput, "step=second", "line=working")
+		}},
+		{name: "a run is cancelled while one step runs and one waits", tell: func(f *testkit.Fleet) {
+			f.Worker("gpu-1", gpu, testkit.OnDispatch(func(d *testkit.Dispatch) {
+				d.Accept()
+				d.WaitCancel()
+				d.Cancelled()
+			}))
+			run := f.Submit(pair)
+			run.WaitEvent(messages.EventStepDispatched)
+			run.WaitEvent(messages.EventStepQueued)
+			f.Settle()
+			run.Cancel()
+			run.WaitStatus(messages.RunCancelled)
+		}},
+		{name: "a worker is lost and another one takes the step", options: []testkit.Option{testkit.WithQueueTimeout(time.Hour)}, tell: func(f *testkit.Fleet) {
+			run := f.Submit(chain)
+			run.WaitEvent(messages.EventStepQueued, "step=first")
+			first := f.Worker("gpu-1", gpu)
+			first.NextDispatch().Accept()
+			first.Drop()
+			run.WaitEvent(messages.EventStepWorkerLost, "worker=gpu-1")
+			f.Worker("gpu-2", gpu, testkit.AutoRun())
+			run.WaitStatus(messages.RunSucceeded)
+		}},
+		{name: "a worker is cut off and comes back within its grace", tell: func(f *testkit.Fleet) {
+			run := f.Submit(chain)
+			w := f.Worker("gpu-1", gpu)
+			d := w.NextDispatch().Output("before\n")
+			w.Drop()
+			f.Advance(10 * time.Second)
+			d.Output("after\n").Succeed()
+			w.Reconnect()
+			w.NextDispatch().Succeed()
+			run.WaitStatus(messages.RunSucceeded)
+			onceEach(f, run, "first", "second")
+		}},
+		{name: "a worker refuses once", options: []testkit.Option{testkit.WithQueueTimeout(time.Hour)}, tell: func(f *testkit.Fleet) {
+			var refused sync.Once
+			f.Worker("gpu-1", gpu, testkit.OnDispatch(func(d *testkit.Dispatch) {
+				first := false
+				refused.Do(func() { first = true })
+				if first {
+					d.RefuseBusy()
+					return
+				}
+				d.Succeed()
+			}))
+			run := f.Submit(chain)
+			run.WaitStatus(messages.RunSucceeded)
+			onceEach(f, run, "first", "second")
+		}},
+		{name: "a step fails and what needs it is skipped", tell: func(f *testkit.Fleet) {
+			f.Worker("gpu-1", gpu, testkit.OnDispatch(func(d *testkit.Dispatch) { d.Fail(messages.CodeExitNonzero, "exit status 7") }))
+			run := f.Submit(chain)
+			run.WaitStatus(messages.RunFailed)
+			onceEach(f, run, "first")
+		}},
+		{name: "a step waits too long", tell: func(f *testkit.Fleet) {
+			run := f.Submit(chain)
+			run.WaitStatus(messages.RunFailed)
+			run.WaitEvent(messages.EventStepFailed, "step=first", "code=queue_timeout")
+		}},
+		{name: "a token is revoked while its worker runs a step", options: []testkit.Option{testkit.WithQueueTimeout(time.Hour)}, tell: func(f *testkit.Fleet) {
+			run := f.Submit(chain)
+			f.Worker("gpu-1", gpu).NextDispatch().Accept()
+			f.RevokeToken("gpu-1")
+			run.WaitEvent(messages.EventStepWorkerLost, "worker=gpu-1")
+			f.Worker("gpu-2", gpu, testkit.AutoRun())
+			run.WaitStatus(messages.RunSucceeded)
+		}},
+	}
+}
+
+// onceEach checks that no step was executed more than once.
+func onceEach(f *testkit.Fleet, run *testkit.Run, steps ...string) {
+	for _, s := range steps {
+		if n := f.Executions(run, s); n != 1 {
+			f.T().Errorf("step %s was executed %d times", s, n)
+		}
+	}
+}
+
+// TestPanics_AtEveryPointOfEveryStory tells each story again for each point that it passes, with a panic there: before a commit, where the command is
+// lost, and after it, where everybody still has to be told (rules A3, P1 to P3). The story ends as it always does, and the
+// audit finds the books clean.
+func TestPanics_AtEveryPointOfEveryStory(t *testing.T) {
+	t.Parallel()
+	for _, s := range stories() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			points := pointsOf(t, s)
+			missed := 0
+			for _, at := range points {
+				t.Run(fmt.Sprintf("%s %s %s %d", at.Stage, at.Kind, at.Command, at.Nth), func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
+						f := testkit.Start(t, append(s.options, testkit.WithPanic(at))...)
+						s.tell(f)
+						f.Audit()
+						switch n := f.Metrics().Restarts; n {
+						case 0: // who came first was another one this time
+							missed++
+						case 1:
+						default:
+							t.Errorf("%d actors have panicked, want one", n)
+						}
+					})
+				})
+			}
+			if missed > len(points)/5 {
+				t.Errorf("%d of %d points were not reached again", missed, len(points))
+			}
+		})
+	}
+}
+
+// pointsOf tells a story undisturbed, and returns the points that it passes.
+func pointsOf(t *testing.T, s story) []testkit.PanicAt {
+	t.Helper()
+	var mu sync.Mutex
+	over := false
+	seen := make(map[testkit.PanicAt]int)
+	count := func(p actors.Point) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			seen[testkit.PanicAt{Stage: p.Stage, Kind: p.Kind, Command: p.Command}]++
+		}
+	}
+	t.Run("undisturbed", func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
+			f := testkit.Start(t, append(s.options, testkit.WithHook(count))...)
+			s.tell(f)
+			f.Audit()
+			mu.Lock()
+			defer mu.Unlock()
+			over = true // what follows belongs to the end of the test
+		})
+	})
+	var points []testkit.PanicAt
+	for p, n := range seen {
+		for p.Nth = 1; p.Nth <= n; p.Nth++ {
+			points = append(points, p)
+		}
+	}
+	slices.SortFunc(points, func(a, b testkit.PanicAt) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Command, b.Command), cmp.Compare(a.Stage, b.Stage), a.Nth-b.Nth)
+	})
+	return points
+}
