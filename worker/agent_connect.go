@@ -115,7 +115,7 @@ func (a *Agent) connection() (_ ending, enrolled time.Duration) {
 	if err := s.enroll(); err != nil {
 		s.cancel(err)
 		_ = s.link.Close("", "")
-		return endingOf(err, a.cfg), 0
+		return endingOf(err, a.cfg, true), 0
 	}
 	since := time.Now()
 	a.emit(Event{Kind: EventEnrolled, Worker: s.worker})
@@ -126,21 +126,34 @@ func (a *Agent) connection() (_ ending, enrolled time.Duration) {
 	return end, max(time.Since(since), 1)
 }
 
-// endingOf decides by the code of an error whether to connect again.
-func endingOf(err error, cfg Config) ending {
+// endingOf decides by the code of an error whether to connect again. enrolling tells whether the worker was not admitted
+// yet.
+func endingOf(err error, cfg Config, enrolling bool) ending {
 	var fault *messages.Fault
-	if !errors.As(err, &fault) {
-		return ending{err: err}
-	}
 	switch {
+	case !errors.As(err, &fault) || fault.Code == "":
+		return ending{err: err}
 	case fault.Code == messages.CodeSuperseded:
 		return ending{stop: StopSuperseded, err: fmt.Errorf("another connection of this worker took over: %w", fault)}
-	case fault.Code == messages.CodeInternal, !fault.Code.Permanent():
-		// An orchestrator that stumbled over itself may do better after a restart or an upgrade, and a fleet that has
-		// exited would not see it.
-		return ending{err: fmt.Errorf("%s: %w", fault.Code, fault)}
-	default:
+	case forGood(fault.Code, enrolling):
 		return ending{stop: StopRefused, err: &refusal{fault: fault, advice: advice(fault, cfg)}}
+	default:
+		return ending{err: fmt.Errorf("%s: %w", fault.Code, fault)}
+	}
+}
+
+// forGood tells whether connecting again cannot help. What goes wrong on a connection says nothing about the next one,
+// but for who is admitted at all. An orchestrator that stumbled over itself may do better after a restart or an upgrade,
+// and a fleet that has exited would not see it.
+func forGood(c messages.Code, enrolling bool) bool {
+	switch c {
+	case messages.CodeInvalidToken, messages.CodeTokenRevoked, messages.CodeTokenExpired, messages.CodeEnrollmentsSpent,
+		messages.CodeProtocolMismatch:
+		return true
+	case messages.CodeInternal:
+		return false
+	default:
+		return enrolling && c.Permanent()
 	}
 }
 

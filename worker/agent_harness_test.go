@@ -131,6 +131,7 @@ type orchestrator struct {
 	conns  chan *conn
 	dials  []time.Time
 	refuse func(try int) error // of a dial; nil accepts
+	links  func() (worker, orchestrator *memLink)
 	done   chan struct{}
 	reason StopReason
 	err    error
@@ -150,6 +151,7 @@ type conn struct {
 func startAgent(t *testing.T, exec execFunc, change ...func(*Config)) *orchestrator {
 	t.Helper()
 	o := &orchestrator{t: t, conns: make(chan *conn, 100), done: make(chan struct{})}
+	o.links = func() (worker, orchestrator *memLink) { return newMemLinks(1000) }
 	cfg := Config{
 		Token: "gpu-1.0123456789abcdef", MachineID: "m-1", Executor: exec, Concurrency: 1, Version: "v1",
 		OnEvent: func(e Event) {
@@ -164,7 +166,7 @@ func startAgent(t *testing.T, exec execFunc, change ...func(*Config)) *orchestra
 					return nil, err
 				}
 			}
-			w, s := newMemLinks(1000)
+			w, s := o.links()
 			o.conns <- &conn{memLink: s, t: t}
 			return w, nil
 		},

@@ -245,7 +245,7 @@ func (s *session) watch() ending {
 			now := time.Now()
 			live.hear(s.start.Add(time.Duration(s.heard.Load())))
 			if !live.tick(now) {
-				return ending{err: fmt.Errorf("%w for %v", errSilent, silentIntervals*s.terms.ping)}
+				return ending{err: fmt.Errorf("%w for %v", errSilent, (silentIntervals * s.terms.ping).Round(time.Millisecond))}
 			}
 			if since := s.busy.Load(); since != 0 && now.Sub(s.start.Add(time.Duration(since))) > max(writeLimit, silentIntervals*s.terms.ping) {
 				return ending{err: errWriteStuck}

@@ -13,7 +13,7 @@ func (s *session) read() {
 	for {
 		f, err := s.link.Read(s.ctx)
 		if err != nil {
-			s.end(endingOf(s.cause(err), s.a.cfg))
+			s.end(endingOf(s.cause(err), s.a.cfg, false))
 			return
 		}
 		s.heard.Store(int64(time.Since(s.start)))
@@ -28,11 +28,13 @@ func (s *session) onFrame(f *messages.Frame) {
 	case *messages.Frame_Response:
 		s.onAnswer(f.GetId(), true)
 	case *messages.Frame_Error:
-		if f.GetId() == "" { // it is about the connection
-			s.end(endingOf(body.Error.Fault(), s.a.cfg))
+		if f.GetId() != "" {
+			s.onAnswer(f.GetId(), false)
 			return
 		}
-		s.onAnswer(f.GetId(), false)
+		// It is about the connection or a frame that could not be read. The orchestrator closes if it has to.
+		fault := body.Error.Fault()
+		s.a.cfg.Logger.Warn("the orchestrator complains", messages.KeyCode, string(fault.Code), messages.KeyErr, fault)
 	case *messages.Frame_Cancel:
 		s.a.onCancel(f.GetId(), body.Cancel.GetForce())
 	case *messages.Frame_Ack:
@@ -55,7 +57,7 @@ func (s *session) onRequest(id string, r *messages.Request) {
 		s.onDrain(params.WorkerDrain.GetReason())
 	case *messages.Request_WorkerGoodbye:
 		s.say(responseTo(id, messages.VerbWorkerGoodbye, &messages.GoodbyeResult{}))
-		s.end(goodbyeEnding(params.WorkerGoodbye, s.a.cfg))
+		s.end(endingOf(goodbyeFault(params.WorkerGoodbye), s.a.cfg, false))
 	default:
 		s.say(errorFrame(id, messages.CodeUnknownVerb, fmt.Sprintf("a worker has no verb %q, or it came without its params", r.GetVerb())))
 	}
@@ -117,8 +119,4 @@ func goodbyeFault(g *messages.GoodbyeParams) error {
 		}
 	}
 	return &messages.Fault{Code: code, Text: g.GetText()}
-}
-
-func goodbyeEnding(g *messages.GoodbyeParams, cfg Config) ending {
-	return endingOf(goodbyeFault(g), cfg)
 }

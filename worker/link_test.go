@@ -143,3 +143,93 @@ func TestAgent_MovesTheFenceWithEachPromise(t *testing.T) {
 		}
 	})
 }
+
+// deaf makes an orchestrator that talks, but from which only one frame is taken at a time.
+func deaf() (worker, orchestrator *memLink) {
+	w, s := newMemLinks(1)
+	down := make(chan *messages.Frame, 4*controlLimit)
+	s.out, w.in = down, down
+	return w, s
+}
+
+func TestAgent_AWriteThatIsStuckEndsTheConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, func(ctx context.Context, _ Task, started func(), out Output) Outcome {
+			started()
+			_ = out.Write(Stdout, make([]byte, 2*creditLimit))
+			<-ctx.Done()
+			return Outcome{Status: OutcomeCancelled}
+		})
+		o.links = deaf
+		o.run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		synctest.Wait()
+		stuck := time.Now()
+		for range 5 { // it lives, by what it says
+			time.Sleep(10 * time.Second)
+			c.ack("nobody", 0, false)
+		}
+		o.accept()
+		if d := time.Since(stuck); d < writeLimit || d > writeLimit+20*time.Second {
+			t.Errorf("it gave up after %v", d)
+		}
+		if e := o.event(EventDisconnected); e.Reason != errWriteStuck.Error() {
+			t.Errorf("event %v", e)
+		}
+	})
+}
+
+func TestAgent_AFloodOfRequestsEndsTheConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, succeed)
+		o.links = deaf
+		o.run()
+		c := o.enrolled()
+		question := requestFrame("v", messages.VerbVersion, &messages.VersionParams{})
+		for range 2 * controlLimit {
+			if c.Write(t.Context(), question) != nil {
+				break // it has had enough
+			}
+		}
+		o.accept()
+		if e := o.event(EventDisconnected); e.Reason != errFloodedSend.Error() {
+			t.Errorf("event %v", e)
+		}
+	})
+}
+
+func TestAgent_AnEnrollmentWithoutAnswerIsTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, succeed).run()
+		c := o.accept()
+		c.request("x", messages.VerbWorkerDispatch, &messages.DispatchParams{}) // not before the answer
+		before := time.Now()
+		c = o.accept()
+		if d := time.Since(before); d < enrollTimeout || d > enrollTimeout+backoffFirst {
+			t.Errorf("it tried again after %v", d)
+		}
+		if e := o.event(EventRetrying); !strings.Contains(e.Error, errNoAnswer.Error()) {
+			t.Errorf("event %v", e)
+		}
+		c.send(errorFrame("", messages.CodeMalformed, "what was that"))
+		if err := o.ended(StopRefused); messages.CodeOf(err) != messages.CodeMalformed {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestAgent_AComplaintDoesNotEndTheConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, untilStopped).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.expect("d1/1 accepted")
+		c.expect("d1/1 started")
+		c.send(errorFrame("", messages.CodeMalformed, "what was that"))
+		c.silent(time.Minute)
+		if n := len(o.dials); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
