@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -84,12 +85,14 @@ func TestUnreachable_Exits3InOneLine(t *testing.T) {
 	}
 	other := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(other.Close)
-	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	for name, url := range map[string]string{"nobody listens": free, "something else listens": other.URL, "a certificate that nobody trusts": secure.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, args := range []string{"worker list", "workflow run testdata/one.yaml --server-timeout 300ms"} {
+			for _, args := range []string{"worker list", "workflow run testdata/one.yaml --server-timeout 300ms", "workflow run testdata/one.yaml --detach"} {
 				h := newTestHost(t, strings.Fields(args)...)
 				h.env["SWAMP_SERVER"] = url
 				code := h.run(t, Swamp)

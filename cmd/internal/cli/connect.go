@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -78,6 +79,10 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		if f.cacheDir == "" {
 			return usagef("%s is needed: this user has no home directory", from.name("cache-dir"))
 		}
+		cacheDir, err := filepath.Abs(f.cacheDir)
+		if err != nil {
+			return fmt.Errorf("find the cache directory: %w", err)
+		}
 		log := newLogger(a.host.Stderr, f.logLevel.value, "text")
 		if from["token"] == fromFlag {
 			log.Warn("a token among the arguments can be read by others on this machine: use the variable or --token-file")
@@ -91,7 +96,7 @@ func (a *app) connectCommand(name string) *cobra.Command {
 			Token:       token,
 			Labels:      messages.LabelsOf(f.labels.labels),
 			Concurrency: f.concurrency.n,
-			CacheDir:    f.cacheDir,
+			CacheDir:    cacheDir,
 			NoReconnect: f.noReconnect,
 			Version:     version(),
 			Logger:      log,
@@ -106,7 +111,8 @@ func (a *app) connectCommand(name string) *cobra.Command {
 
 // url is the argument, or its variable.
 func (f *connectFlags) url(h *Host, args []string) (string, error) {
-	name, url := "URL", ""
+	name := "URL"
+	var url string
 	if len(args) > 0 {
 		url = args[0]
 	} else if value, ok := h.env(envOrchestratorURL); ok {
@@ -162,10 +168,9 @@ func (a *app) work(ctx context.Context, agent *worker.Agent) error {
 		reason, err := agent.Run(ctx)
 		ended <- end{reason, err}
 	}()
-	for count := 0; ; {
+	for count := 1; ; {
 		select {
 		case s := <-signals:
-			count++
 			switch count {
 			case 1:
 				fmt.Fprintf(a.host.Stderr, "%s: draining, finishes what runs; a second signal kills it\n", s)
@@ -173,7 +178,10 @@ func (a *app) work(ctx context.Context, agent *worker.Agent) error {
 			case 2:
 				fmt.Fprintf(a.host.Stderr, "%s: killing what runs\n", s)
 				agent.Kill()
+			default: // its keepers go on killing
+				return errFailed
 			}
+			count++
 		case e := <-ended:
 			switch {
 			case e.reason.OnPurpose():

@@ -149,6 +149,7 @@ type dev struct {
 	plan   *workflow.Plan
 	fleet  []devWorker
 
+	log          *os.File
 	orchestrator *orchestrator
 	client       *client
 	workers      *devWorkers
@@ -196,16 +197,17 @@ func (d *dev) start(ctx context.Context) error {
 	if err := os.MkdirAll(notes, 0o700); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	logFile, err := os.OpenFile(filepath.Join(notes, "swampd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	var err error
+	d.log, err = os.OpenFile(filepath.Join(notes, "swampd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("make a log: %w", err)
 	}
 	d.orchestrator, err = startOrchestrator(ctx, orchestratorConfig{
 		listen: "127.0.0.1:0", dataDir: d.dir, queueTimeout: time.Minute, grace: time.Minute, loopback: true,
-		log: newLogger(logFile, "info", "text"),
+		log: newLogger(d.log, "info", "text"),
 	})
 	if err != nil {
-		return errors.Join(err, logFile.Close())
+		return errors.Join(err, d.log.Close())
 	}
 	address := d.orchestrator.url()
 	u, err := url.Parse(address)
@@ -295,7 +297,7 @@ func (d *dev) finish(signals <-chan os.Signal, err error) error {
 		<-left
 		err = errors.Join(errFailed, err)
 	}
-	return errors.Join(err, stopOrchestrator(d.orchestrator, signals, devStopPatience))
+	return errors.Join(err, stopOrchestrator(d.orchestrator, signals, devStopPatience), d.log.Close())
 }
 
 // firstEvent tells when the first event has come.

@@ -60,7 +60,7 @@ func (d *devWorkers) startOne(self string, w devWorker, token string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the child has it open
 	// A worker that connects once ends with its orchestrator, also if that is killed.
 	args := []string{"worker", "connect", d.url, "--no-reconnect", "--output", "json", "--cache-dir", filepath.Join(d.dir, w.name)}
 	for _, l := range w.labels {

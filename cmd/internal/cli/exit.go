@@ -74,6 +74,8 @@ func exitCode(err error) int {
 			return ExitUsage
 		case messages.CodeNotReady, messages.CodeNotLeader, messages.CodeUnavailable:
 			return ExitUnreachable
+		default:
+			return ExitFailed
 		}
 	}
 	return ExitFailed

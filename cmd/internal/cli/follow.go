@@ -19,6 +19,8 @@ const followPatience = 5 * time.Minute
 type follower struct {
 	client   *client
 	patience time.Duration
+	// unsent is the patience as long as no request has been sent; 0 is patience too.
+	unsent time.Duration
 	// note takes a line about the connection, for people; event takes each event. Whoever wants them sets them.
 	note  func(string)
 	event func(*messages.RunEvent) error
@@ -71,7 +73,7 @@ func (f *follower) run(ctx context.Context) (proto.Message, error) {
 		}
 		try, ok := f.lose(err)
 		if !ok {
-			return nil, &unreachableError{server: f.client.shown, err: fmt.Errorf("tried for %s: %w", formatDuration(f.patience), reason(err))}
+			return nil, &unreachableError{server: f.client.shown, err: fmt.Errorf("%w (tried for %s)", reason(err), formatDuration(f.patienceNow()))}
 		}
 		if err := f.client.pause(ctx, try); err != nil {
 			return nil, err
@@ -183,6 +185,14 @@ func (f *follower) alive() {
 	}
 }
 
+// patienceNow is how long a loss is borne.
+func (f *follower) patienceNow() time.Duration {
+	if f.unsent > 0 && !f.wasSent {
+		return min(f.unsent, f.patience)
+	}
+	return f.patience
+}
+
 // lose takes note of a failed try, and says so at the first one. It tells whether there is patience left.
 func (f *follower) lose(err error) (try int, goOn bool) {
 	f.mu.Lock()
@@ -190,12 +200,13 @@ func (f *follower) lose(err error) (try int, goOn bool) {
 	if first {
 		f.lostAt = time.Now()
 	}
-	goOn = time.Since(f.lostAt) < f.patience
+	goOn = time.Since(f.lostAt) < f.patienceNow()
+	patience := f.patienceNow()
 	try = f.tries
 	f.tries++
 	f.mu.Unlock()
 	if first && goOn {
-		f.note(fmt.Sprintf("no connection to %s: %v; trying again for %s", f.client.shown, reason(err), formatDuration(f.patience)))
+		f.note(fmt.Sprintf("no connection to %s: %v; trying again for %s", f.client.shown, reason(err), formatDuration(patience)))
 	}
 	return try, goOn
 }

@@ -26,6 +26,21 @@ type interruptible struct {
 	stuck bool
 }
 
+// leaveTimeout is how long a follower that was told to leave may take. What it writes may block: then it is left behind.
+const leaveTimeout = time.Second
+
+// within tells whether something came in time.
+func within[T any](c <-chan T, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // statusOf reads how a run ended from the answer of a streaming verb.
 func statusOf(result proto.Message) string {
 	if r, ok := result.(interface{ GetStatus() string }); ok {
@@ -68,13 +83,7 @@ func (i *interruptible) follow(ctx context.Context) (string, error) {
 			switch {
 			case interrupted || isHangup(s) || !i.cancels || !i.follower.maybeAccepted():
 				leave(errInterrupted)
-				limit := time.NewTimer(time.Second)
-				defer limit.Stop()
-				select {
-				case <-ended:
-				case <-limit.C: // what is told cannot be written: leave all the same
-					i.stuck = true
-				}
+				i.stuck = !within(ended, leaveTimeout)
 				return "", errInterrupted
 			default:
 				interrupted = true

@@ -14,7 +14,7 @@ import (
 
 // shown is what a scripted orchestrator has of everything.
 func shown() map[messages.Verb]proto.Message {
-	at := func(d time.Duration) time.Time { return testTime(d) }
+	at := testTime
 	busy := &messages.WorkerItem{
 		Name: "gpu-1", Status: "busy", Connected: true, Intent: "none", Health: "ok", Labels: map[string]string{"gpu": "true", "zone": "b"},
 		Platform: proto.String("linux"), Arch: proto.String("amd64"), InstanceUuid: proto.String("6f1c0e0a-0000-4000-8000-000000000001"),

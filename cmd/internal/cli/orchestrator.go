@@ -145,7 +145,12 @@ func (o *orchestrator) failure() error {
 func (o *orchestrator) stop(ctx context.Context) error {
 	var errs []error
 	if o.gateway != nil {
-		errs = append(errs, o.gateway.Shutdown(ctx))
+		// A peer that does not leave must not take the time of those behind it. What is cut here connects again.
+		leaving, cancel := context.WithTimeout(ctx, closingTime(ctx))
+		if err := o.gateway.Shutdown(leaving); err != nil {
+			o.cfg.log.Warn("connections were cut", messages.KeyErr, err)
+		}
+		cancel()
 	}
 	if o.own != nil {
 		errs = append(errs, o.own.stop(ctx))
@@ -166,6 +171,17 @@ func (o *orchestrator) stop(ctx context.Context) error {
 	}
 	return err
 }
+
+// closingTime is the part of what is left of ctx that the connections may take to close.
+func closingTime(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return longestClosing
+	}
+	return min(time.Until(deadline)/3, longestClosing)
+}
+
+const longestClosing = 10 * time.Second
 
 // ownWorker is the orchestrator's own worker, in this process. It takes steps that require nothing of a worker.
 type ownWorker struct {

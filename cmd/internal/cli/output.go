@@ -130,7 +130,7 @@ func safeText(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for len(s) > 0 {
+	for s != "" {
 		if n := colorSequence(s); n > 0 {
 			s = s[n:]
 			continue

@@ -244,18 +244,3 @@ func (v *secretValue) String() string {
 }
 
 func (*secretValue) Type() string { return "TOKEN" }
-
-// keyValues is a repeated flag NAME=VALUE that keeps the order of what was given.
-type keyValues struct{ list []messages.Label }
-
-func (v *keyValues) Set(s string) error {
-	key, value, ok := strings.Cut(s, "=")
-	if !ok || key == "" {
-		return errors.New("want NAME=VALUE")
-	}
-	v.list = append(v.list, messages.Label{Key: key, Value: value})
-	return nil
-}
-
-func (v *keyValues) String() string { return messages.Labels(v.list).String() }
-func (*keyValues) Type() string     { return "NAME=VALUE" }

@@ -15,6 +15,9 @@ type runView struct {
 	started      time.Time // of the orchestrator's clock, as every time here
 	ended        time.Time
 	jobs         []*jobView
+	// index finds jobs and steps by their names.
+	index map[[2]string]*stepView
+	named map[string]*jobView
 	// skew is how far this machine's clock is ahead of the orchestrator's, including the way of the news.
 	skew    time.Duration
 	skewSet bool
@@ -64,25 +67,25 @@ func (v *runView) seedRun(run *messages.RunItem) {
 }
 
 func (v *runView) job(name string) *jobView {
-	for _, job := range v.jobs {
-		if job.name == name {
-			return job
-		}
+	if job := v.named[name]; job != nil {
+		return job
+	}
+	if v.named == nil {
+		v.named, v.index = map[string]*jobView{}, map[[2]string]*stepView{}
 	}
 	job := &jobView{name: name, status: string(messages.StepPending)}
-	v.jobs = append(v.jobs, job)
+	v.jobs, v.named[name] = append(v.jobs, job), job
 	return job
 }
 
 func (v *runView) step(jobName, name string) *stepView {
-	job := v.job(jobName)
-	for _, step := range job.steps {
-		if step.name == name {
-			return step
-		}
+	key := [2]string{jobName, name}
+	if step := v.index[key]; step != nil {
+		return step
 	}
+	job := v.job(jobName)
 	step := &stepView{job: jobName, name: name, status: string(messages.StepPending)}
-	job.steps = append(job.steps, step)
+	job.steps, v.index[key] = append(job.steps, step), step
 	return step
 }
 

@@ -15,7 +15,11 @@ import (
 func (v *runView) tree(now time.Time, width, height int, color bool) []string {
 	height = max(height-1, 3)
 	d := drawing{now: v.clock(now), width: width, color: color}
+	least := 1 + len(v.jobs) + len(v.index)
 	for _, d.roomy = range []bool{true, false} {
+		if least > height {
+			break // a large run is not drawn in vain
+		}
 		d.lines = nil
 		d.header(v)
 		for _, job := range v.jobs {

@@ -127,6 +127,7 @@ func addPatience(cmd *cobra.Command, patience *durationValue) {
 // submit hands a run over without following it. A submit that may have arrived is repeated: the same id is the same run.
 func (a *app) submit(ctx context.Context, c *client, submit *messages.WorkflowRunParams, patience time.Duration) error {
 	f := newFollower(c, patience)
+	f.unsent = dialPatience // nobody waits for a run that was never handed over
 	f.note = func(text string) { fmt.Fprintln(a.host.Stderr, text) }
 	f.request = func(position) (messages.Verb, proto.Message) { return messages.VerbWorkflowRun, submit }
 	if _, err := f.run(ctx); err != nil {
