@@ -203,7 +203,7 @@ type Request struct {
 	//	*Request_WorkerPing
 	//	*Request_WorkerStatus
 	//	*Request_WorkerDispatch
-	//	*Request_WorkerDrain
+	//	*Request_WorkerOrder
 	//	*Request_WorkerGoodbye
 	//	*Request_WorkerAbort
 	//	*Request_WorkflowRun
@@ -225,6 +225,7 @@ type Request struct {
 	//	*Request_WorkerPause
 	//	*Request_WorkerResume
 	//	*Request_Backup
+	//	*Request_WorkerDrain
 	Params        isRequest_Params `protobuf_oneof:"params"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -310,10 +311,10 @@ func (x *Request) GetWorkerDispatch() *DispatchParams {
 	return nil
 }
 
-func (x *Request) GetWorkerDrain() *DrainParams {
+func (x *Request) GetWorkerOrder() *OrderParams {
 	if x != nil {
-		if x, ok := x.Params.(*Request_WorkerDrain); ok {
-			return x.WorkerDrain
+		if x, ok := x.Params.(*Request_WorkerOrder); ok {
+			return x.WorkerOrder
 		}
 	}
 	return nil
@@ -508,6 +509,15 @@ func (x *Request) GetBackup() *BackupParams {
 	return nil
 }
 
+func (x *Request) GetWorkerDrain() *WorkerDrainParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_WorkerDrain); ok {
+			return x.WorkerDrain
+		}
+	}
+	return nil
+}
+
 type isRequest_Params interface {
 	isRequest_Params()
 }
@@ -530,8 +540,8 @@ type Request_WorkerDispatch struct {
 	WorkerDispatch *DispatchParams `protobuf:"bytes,20,opt,name=worker_dispatch,json=workerDispatch,proto3,oneof"`
 }
 
-type Request_WorkerDrain struct {
-	WorkerDrain *DrainParams `protobuf:"bytes,21,opt,name=worker_drain,json=workerDrain,proto3,oneof"`
+type Request_WorkerOrder struct {
+	WorkerOrder *OrderParams `protobuf:"bytes,21,opt,name=worker_order,json=workerOrder,proto3,oneof"`
 }
 
 type Request_WorkerGoodbye struct {
@@ -619,6 +629,10 @@ type Request_Backup struct {
 	Backup *BackupParams `protobuf:"bytes,58,opt,name=backup,proto3,oneof"`
 }
 
+type Request_WorkerDrain struct {
+	WorkerDrain *WorkerDrainParams `protobuf:"bytes,59,opt,name=worker_drain,json=workerDrain,proto3,oneof"`
+}
+
 func (*Request_WorkerEnroll) isRequest_Params() {}
 
 func (*Request_WorkerPing) isRequest_Params() {}
@@ -627,7 +641,7 @@ func (*Request_WorkerStatus) isRequest_Params() {}
 
 func (*Request_WorkerDispatch) isRequest_Params() {}
 
-func (*Request_WorkerDrain) isRequest_Params() {}
+func (*Request_WorkerOrder) isRequest_Params() {}
 
 func (*Request_WorkerGoodbye) isRequest_Params() {}
 
@@ -671,6 +685,8 @@ func (*Request_WorkerResume) isRequest_Params() {}
 
 func (*Request_Backup) isRequest_Params() {}
 
+func (*Request_WorkerDrain) isRequest_Params() {}
+
 // Response ends a request well.
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -680,7 +696,7 @@ type Response struct {
 	//	*Response_WorkerPing
 	//	*Response_WorkerStatus
 	//	*Response_WorkerDispatch
-	//	*Response_WorkerDrain
+	//	*Response_WorkerOrder
 	//	*Response_WorkerGoodbye
 	//	*Response_WorkerAbort
 	//	*Response_WorkflowRun
@@ -702,6 +718,7 @@ type Response struct {
 	//	*Response_WorkerPause
 	//	*Response_WorkerResume
 	//	*Response_Backup
+	//	*Response_WorkerDrain
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -780,10 +797,10 @@ func (x *Response) GetWorkerDispatch() *DispatchResult {
 	return nil
 }
 
-func (x *Response) GetWorkerDrain() *DrainResult {
+func (x *Response) GetWorkerOrder() *OrderResult {
 	if x != nil {
-		if x, ok := x.Result.(*Response_WorkerDrain); ok {
-			return x.WorkerDrain
+		if x, ok := x.Result.(*Response_WorkerOrder); ok {
+			return x.WorkerOrder
 		}
 	}
 	return nil
@@ -978,6 +995,15 @@ func (x *Response) GetBackup() *BackupResult {
 	return nil
 }
 
+func (x *Response) GetWorkerDrain() *WorkerItem {
+	if x != nil {
+		if x, ok := x.Result.(*Response_WorkerDrain); ok {
+			return x.WorkerDrain
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -998,8 +1024,8 @@ type Response_WorkerDispatch struct {
 	WorkerDispatch *DispatchResult `protobuf:"bytes,20,opt,name=worker_dispatch,json=workerDispatch,proto3,oneof"`
 }
 
-type Response_WorkerDrain struct {
-	WorkerDrain *DrainResult `protobuf:"bytes,21,opt,name=worker_drain,json=workerDrain,proto3,oneof"`
+type Response_WorkerOrder struct {
+	WorkerOrder *OrderResult `protobuf:"bytes,21,opt,name=worker_order,json=workerOrder,proto3,oneof"`
 }
 
 type Response_WorkerGoodbye struct {
@@ -1086,6 +1112,10 @@ type Response_Backup struct {
 	Backup *BackupResult `protobuf:"bytes,58,opt,name=backup,proto3,oneof"`
 }
 
+type Response_WorkerDrain struct {
+	WorkerDrain *WorkerItem `protobuf:"bytes,59,opt,name=worker_drain,json=workerDrain,proto3,oneof"`
+}
+
 func (*Response_WorkerEnroll) isResponse_Result() {}
 
 func (*Response_WorkerPing) isResponse_Result() {}
@@ -1094,7 +1124,7 @@ func (*Response_WorkerStatus) isResponse_Result() {}
 
 func (*Response_WorkerDispatch) isResponse_Result() {}
 
-func (*Response_WorkerDrain) isResponse_Result() {}
+func (*Response_WorkerOrder) isResponse_Result() {}
 
 func (*Response_WorkerGoodbye) isResponse_Result() {}
 
@@ -1137,6 +1167,8 @@ func (*Response_WorkerPause) isResponse_Result() {}
 func (*Response_WorkerResume) isResponse_Result() {}
 
 func (*Response_Backup) isResponse_Result() {}
+
+func (*Response_WorkerDrain) isResponse_Result() {}
 
 // Error ends a request badly. Retry goes by code, never by text.
 type Error struct {
@@ -2502,7 +2534,8 @@ func (x *OutputChunk) GetData() []byte {
 	return nil
 }
 
-// DispatchResult is how a dispatch ended: status is succeeded, failed, cancelled, timeout or lost.
+// DispatchResult is how a dispatch ended: status is succeeded, failed, cancelled, timeout, lost, or handed_back (the worker
+// drained, and killed it to give it back to the queue).
 type DispatchResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -2603,27 +2636,30 @@ func (x *DispatchResult) GetEndedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-type DrainParams struct {
+// OrderParams is what the orchestrator wants of a worker: drain, or to go on (resume), as far as nobody else made it
+// drain.
+type OrderParams struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *DrainParams) Reset() {
-	*x = DrainParams{}
+func (x *OrderParams) Reset() {
+	*x = OrderParams{}
 	mi := &file_frames_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DrainParams) String() string {
+func (x *OrderParams) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DrainParams) ProtoMessage() {}
+func (*OrderParams) ProtoMessage() {}
 
-func (x *DrainParams) ProtoReflect() protoreflect.Message {
+func (x *OrderParams) ProtoReflect() protoreflect.Message {
 	mi := &file_frames_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2635,38 +2671,45 @@ func (x *DrainParams) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DrainParams.ProtoReflect.Descriptor instead.
-func (*DrainParams) Descriptor() ([]byte, []int) {
+// Deprecated: Use OrderParams.ProtoReflect.Descriptor instead.
+func (*OrderParams) Descriptor() ([]byte, []int) {
 	return file_frames_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *DrainParams) GetReason() string {
+func (x *OrderParams) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *OrderParams) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-type DrainResult struct {
+type OrderResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *DrainResult) Reset() {
-	*x = DrainResult{}
+func (x *OrderResult) Reset() {
+	*x = OrderResult{}
 	mi := &file_frames_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DrainResult) String() string {
+func (x *OrderResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DrainResult) ProtoMessage() {}
+func (*OrderResult) ProtoMessage() {}
 
-func (x *DrainResult) ProtoReflect() protoreflect.Message {
+func (x *OrderResult) ProtoReflect() protoreflect.Message {
 	mi := &file_frames_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2678,8 +2721,8 @@ func (x *DrainResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DrainResult.ProtoReflect.Descriptor instead.
-func (*DrainResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use OrderResult.ProtoReflect.Descriptor instead.
+func (*OrderResult) Descriptor() ([]byte, []int) {
 	return file_frames_proto_rawDescGZIP(), []int{23}
 }
 
@@ -5265,6 +5308,59 @@ func (x *WorkerTokenRevokeResult) GetState() string {
 	return ""
 }
 
+// WorkerDrainParams asks a worker to finish what it runs and to leave. With wait the answer comes when it has left.
+type WorkerDrainParams struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Wait          bool                   `protobuf:"varint,2,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerDrainParams) Reset() {
+	*x = WorkerDrainParams{}
+	mi := &file_frames_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerDrainParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerDrainParams) ProtoMessage() {}
+
+func (x *WorkerDrainParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerDrainParams.ProtoReflect.Descriptor instead.
+func (*WorkerDrainParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *WorkerDrainParams) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WorkerDrainParams) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
 // WorkerPauseParams takes a worker out of rotation without ending it.
 type WorkerPauseParams struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5278,7 +5374,7 @@ type WorkerPauseParams struct {
 
 func (x *WorkerPauseParams) Reset() {
 	*x = WorkerPauseParams{}
-	mi := &file_frames_proto_msgTypes[62]
+	mi := &file_frames_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5386,7 @@ func (x *WorkerPauseParams) String() string {
 func (*WorkerPauseParams) ProtoMessage() {}
 
 func (x *WorkerPauseParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[62]
+	mi := &file_frames_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +5399,7 @@ func (x *WorkerPauseParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerPauseParams.ProtoReflect.Descriptor instead.
 func (*WorkerPauseParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{62}
+	return file_frames_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WorkerPauseParams) GetName() string {
@@ -5337,7 +5433,7 @@ type WorkerResumeParams struct {
 
 func (x *WorkerResumeParams) Reset() {
 	*x = WorkerResumeParams{}
-	mi := &file_frames_proto_msgTypes[63]
+	mi := &file_frames_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5349,7 +5445,7 @@ func (x *WorkerResumeParams) String() string {
 func (*WorkerResumeParams) ProtoMessage() {}
 
 func (x *WorkerResumeParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[63]
+	mi := &file_frames_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5362,7 +5458,7 @@ func (x *WorkerResumeParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerResumeParams.ProtoReflect.Descriptor instead.
 func (*WorkerResumeParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{63}
+	return file_frames_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WorkerResumeParams) GetName() string {
@@ -5380,7 +5476,7 @@ type DoctorBooksParams struct {
 
 func (x *DoctorBooksParams) Reset() {
 	*x = DoctorBooksParams{}
-	mi := &file_frames_proto_msgTypes[64]
+	mi := &file_frames_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5392,7 +5488,7 @@ func (x *DoctorBooksParams) String() string {
 func (*DoctorBooksParams) ProtoMessage() {}
 
 func (x *DoctorBooksParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[64]
+	mi := &file_frames_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5405,7 +5501,7 @@ func (x *DoctorBooksParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorBooksParams.ProtoReflect.Descriptor instead.
 func (*DoctorBooksParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{64}
+	return file_frames_proto_rawDescGZIP(), []int{65}
 }
 
 type DoctorBooksResult struct {
@@ -5418,7 +5514,7 @@ type DoctorBooksResult struct {
 
 func (x *DoctorBooksResult) Reset() {
 	*x = DoctorBooksResult{}
-	mi := &file_frames_proto_msgTypes[65]
+	mi := &file_frames_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5526,7 @@ func (x *DoctorBooksResult) String() string {
 func (*DoctorBooksResult) ProtoMessage() {}
 
 func (x *DoctorBooksResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[65]
+	mi := &file_frames_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5539,7 @@ func (x *DoctorBooksResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorBooksResult.ProtoReflect.Descriptor instead.
 func (*DoctorBooksResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{65}
+	return file_frames_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DoctorBooksResult) GetItems() []*BookFinding {
@@ -5472,7 +5568,7 @@ type BookFinding struct {
 
 func (x *BookFinding) Reset() {
 	*x = BookFinding{}
-	mi := &file_frames_proto_msgTypes[66]
+	mi := &file_frames_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +5580,7 @@ func (x *BookFinding) String() string {
 func (*BookFinding) ProtoMessage() {}
 
 func (x *BookFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[66]
+	mi := &file_frames_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +5593,7 @@ func (x *BookFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BookFinding.ProtoReflect.Descriptor instead.
 func (*BookFinding) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{66}
+	return file_frames_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BookFinding) GetKind() string {
@@ -5529,7 +5625,7 @@ type BackupParams struct {
 
 func (x *BackupParams) Reset() {
 	*x = BackupParams{}
-	mi := &file_frames_proto_msgTypes[67]
+	mi := &file_frames_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5637,7 @@ func (x *BackupParams) String() string {
 func (*BackupParams) ProtoMessage() {}
 
 func (x *BackupParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[67]
+	mi := &file_frames_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +5650,7 @@ func (x *BackupParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupParams.ProtoReflect.Descriptor instead.
 func (*BackupParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{67}
+	return file_frames_proto_rawDescGZIP(), []int{68}
 }
 
 // BackupChunk is a piece of a backup, in order.
@@ -5567,7 +5663,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_frames_proto_msgTypes[68]
+	mi := &file_frames_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5579,7 +5675,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[68]
+	mi := &file_frames_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5592,7 +5688,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{68}
+	return file_frames_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *BackupChunk) GetData() []byte {
@@ -5613,7 +5709,7 @@ type BackupResult struct {
 
 func (x *BackupResult) Reset() {
 	*x = BackupResult{}
-	mi := &file_frames_proto_msgTypes[69]
+	mi := &file_frames_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +5721,7 @@ func (x *BackupResult) String() string {
 func (*BackupResult) ProtoMessage() {}
 
 func (x *BackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[69]
+	mi := &file_frames_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5734,7 @@ func (x *BackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResult.ProtoReflect.Descriptor instead.
 func (*BackupResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{69}
+	return file_frames_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *BackupResult) GetBytes() float64 {
@@ -5664,7 +5760,7 @@ type ActorTreeParams struct {
 
 func (x *ActorTreeParams) Reset() {
 	*x = ActorTreeParams{}
-	mi := &file_frames_proto_msgTypes[70]
+	mi := &file_frames_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +5772,7 @@ func (x *ActorTreeParams) String() string {
 func (*ActorTreeParams) ProtoMessage() {}
 
 func (x *ActorTreeParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[70]
+	mi := &file_frames_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +5785,7 @@ func (x *ActorTreeParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorTreeParams.ProtoReflect.Descriptor instead.
 func (*ActorTreeParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{70}
+	return file_frames_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ActorTreeParams) GetBelow() string {
@@ -5709,7 +5805,7 @@ type ActorTreeResult struct {
 
 func (x *ActorTreeResult) Reset() {
 	*x = ActorTreeResult{}
-	mi := &file_frames_proto_msgTypes[71]
+	mi := &file_frames_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5817,7 @@ func (x *ActorTreeResult) String() string {
 func (*ActorTreeResult) ProtoMessage() {}
 
 func (x *ActorTreeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[71]
+	mi := &file_frames_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5830,7 @@ func (x *ActorTreeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorTreeResult.ProtoReflect.Descriptor instead.
 func (*ActorTreeResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{71}
+	return file_frames_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ActorTreeResult) GetItems() []*ActorItem {
@@ -5767,7 +5863,7 @@ type ActorItem struct {
 
 func (x *ActorItem) Reset() {
 	*x = ActorItem{}
-	mi := &file_frames_proto_msgTypes[72]
+	mi := &file_frames_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +5875,7 @@ func (x *ActorItem) String() string {
 func (*ActorItem) ProtoMessage() {}
 
 func (x *ActorItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[72]
+	mi := &file_frames_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +5888,7 @@ func (x *ActorItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorItem.ProtoReflect.Descriptor instead.
 func (*ActorItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{72}
+	return file_frames_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ActorItem) GetPid() string {
@@ -5859,7 +5955,7 @@ type VersionParams struct {
 
 func (x *VersionParams) Reset() {
 	*x = VersionParams{}
-	mi := &file_frames_proto_msgTypes[73]
+	mi := &file_frames_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +5967,7 @@ func (x *VersionParams) String() string {
 func (*VersionParams) ProtoMessage() {}
 
 func (x *VersionParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[73]
+	mi := &file_frames_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +5980,7 @@ func (x *VersionParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionParams.ProtoReflect.Descriptor instead.
 func (*VersionParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{73}
+	return file_frames_proto_rawDescGZIP(), []int{74}
 }
 
 type VersionResult struct {
@@ -5899,7 +5995,7 @@ type VersionResult struct {
 
 func (x *VersionResult) Reset() {
 	*x = VersionResult{}
-	mi := &file_frames_proto_msgTypes[74]
+	mi := &file_frames_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6007,7 @@ func (x *VersionResult) String() string {
 func (*VersionResult) ProtoMessage() {}
 
 func (x *VersionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[74]
+	mi := &file_frames_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6020,7 @@ func (x *VersionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResult.ProtoReflect.Descriptor instead.
 func (*VersionResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{74}
+	return file_frames_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *VersionResult) GetVersion() string {
@@ -5970,7 +6066,7 @@ const file_frames_proto_rawDesc = "" +
 	"\x05event\x18\r \x01(\v2\x0f.swamp.v1.EventH\x00R\x05event\x12*\n" +
 	"\x06cancel\x18\x0e \x01(\v2\x10.swamp.v1.CancelH\x00R\x06cancel\x12!\n" +
 	"\x03ack\x18\x0f \x01(\v2\r.swamp.v1.AckH\x00R\x03ackB\x06\n" +
-	"\x04body\"\xb9\r\n" +
+	"\x04body\"\xfb\r\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12=\n" +
 	"\rworker_enroll\x18\n" +
@@ -5979,7 +6075,7 @@ const file_frames_proto_rawDesc = "" +
 	"workerPing\x12=\n" +
 	"\rworker_status\x18\f \x01(\v2\x16.swamp.v1.StatusParamsH\x00R\fworkerStatus\x12C\n" +
 	"\x0fworker_dispatch\x18\x14 \x01(\v2\x18.swamp.v1.DispatchParamsH\x00R\x0eworkerDispatch\x12:\n" +
-	"\fworker_drain\x18\x15 \x01(\v2\x15.swamp.v1.DrainParamsH\x00R\vworkerDrain\x12@\n" +
+	"\fworker_order\x18\x15 \x01(\v2\x15.swamp.v1.OrderParamsH\x00R\vworkerOrder\x12@\n" +
 	"\x0eworker_goodbye\x18\x16 \x01(\v2\x17.swamp.v1.GoodbyeParamsH\x00R\rworkerGoodbye\x12:\n" +
 	"\fworker_abort\x18\x17 \x01(\v2\x15.swamp.v1.AbortParamsH\x00R\vworkerAbort\x12@\n" +
 	"\fworkflow_run\x18( \x01(\v2\x1b.swamp.v1.WorkflowRunParamsH\x00R\vworkflowRun\x12O\n" +
@@ -6004,8 +6100,9 @@ const file_frames_proto_rawDesc = "" +
 	"\fdoctor_books\x187 \x01(\v2\x1b.swamp.v1.DoctorBooksParamsH\x00R\vdoctorBooks\x12@\n" +
 	"\fworker_pause\x188 \x01(\v2\x1b.swamp.v1.WorkerPauseParamsH\x00R\vworkerPause\x12C\n" +
 	"\rworker_resume\x189 \x01(\v2\x1c.swamp.v1.WorkerResumeParamsH\x00R\fworkerResume\x120\n" +
-	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupParamsH\x00R\x06backupB\b\n" +
-	"\x06params\"\x8b\r\n" +
+	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupParamsH\x00R\x06backup\x12@\n" +
+	"\fworker_drain\x18; \x01(\v2\x1b.swamp.v1.WorkerDrainParamsH\x00R\vworkerDrainB\b\n" +
+	"\x06params\"\xc6\r\n" +
 	"\bResponse\x12=\n" +
 	"\rworker_enroll\x18\n" +
 	" \x01(\v2\x16.swamp.v1.EnrollResultH\x00R\fworkerEnroll\x127\n" +
@@ -6013,7 +6110,7 @@ const file_frames_proto_rawDesc = "" +
 	"workerPing\x12=\n" +
 	"\rworker_status\x18\f \x01(\v2\x16.swamp.v1.StatusResultH\x00R\fworkerStatus\x12C\n" +
 	"\x0fworker_dispatch\x18\x14 \x01(\v2\x18.swamp.v1.DispatchResultH\x00R\x0eworkerDispatch\x12:\n" +
-	"\fworker_drain\x18\x15 \x01(\v2\x15.swamp.v1.DrainResultH\x00R\vworkerDrain\x12@\n" +
+	"\fworker_order\x18\x15 \x01(\v2\x15.swamp.v1.OrderResultH\x00R\vworkerOrder\x12@\n" +
 	"\x0eworker_goodbye\x18\x16 \x01(\v2\x17.swamp.v1.GoodbyeResultH\x00R\rworkerGoodbye\x12:\n" +
 	"\fworker_abort\x18\x17 \x01(\v2\x15.swamp.v1.AbortResultH\x00R\vworkerAbort\x12@\n" +
 	"\fworkflow_run\x18( \x01(\v2\x1b.swamp.v1.WorkflowRunResultH\x00R\vworkflowRun\x12O\n" +
@@ -6038,7 +6135,8 @@ const file_frames_proto_rawDesc = "" +
 	"\fdoctor_books\x187 \x01(\v2\x1b.swamp.v1.DoctorBooksResultH\x00R\vdoctorBooks\x129\n" +
 	"\fworker_pause\x188 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\vworkerPause\x12;\n" +
 	"\rworker_resume\x189 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\fworkerResume\x120\n" +
-	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupResultH\x00R\x06backupB\b\n" +
+	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupResultH\x00R\x06backup\x129\n" +
+	"\fworker_drain\x18; \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\vworkerDrainB\b\n" +
 	"\x06result\"I\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
@@ -6171,10 +6269,11 @@ const file_frames_proto_rawDesc = "" +
 	"\ffinal_offset\x18\x06 \x01(\rR\vfinalOffset\x129\n" +
 	"\n" +
 	"started_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"%\n" +
-	"\vDrainParams\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\r\n" +
-	"\vDrainResult\"O\n" +
+	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"=\n" +
+	"\vOrderParams\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\r\n" +
+	"\vOrderResult\"O\n" +
 	"\rGoodbyeParams\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x12\n" +
@@ -6435,7 +6534,10 @@ const file_frames_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"C\n" +
 	"\x17WorkerTokenRevokeResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"R\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\";\n" +
+	"\x11WorkerDrainParams\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04wait\x18\x02 \x01(\bR\x04wait\"R\n" +
 	"\x11WorkerPauseParams\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\tR\x04note\x12\x15\n" +
@@ -6491,7 +6593,7 @@ func file_frames_proto_rawDescGZIP() []byte {
 	return file_frames_proto_rawDescData
 }
 
-var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_frames_proto_goTypes = []any{
 	(*Frame)(nil),                   // 0: swamp.v1.Frame
 	(*Request)(nil),                 // 1: swamp.v1.Request
@@ -6515,8 +6617,8 @@ var file_frames_proto_goTypes = []any{
 	(*DispatchStarted)(nil),         // 19: swamp.v1.DispatchStarted
 	(*OutputChunk)(nil),             // 20: swamp.v1.OutputChunk
 	(*DispatchResult)(nil),          // 21: swamp.v1.DispatchResult
-	(*DrainParams)(nil),             // 22: swamp.v1.DrainParams
-	(*DrainResult)(nil),             // 23: swamp.v1.DrainResult
+	(*OrderParams)(nil),             // 22: swamp.v1.OrderParams
+	(*OrderResult)(nil),             // 23: swamp.v1.OrderResult
 	(*GoodbyeParams)(nil),           // 24: swamp.v1.GoodbyeParams
 	(*GoodbyeResult)(nil),           // 25: swamp.v1.GoodbyeResult
 	(*AbortParams)(nil),             // 26: swamp.v1.AbortParams
@@ -6555,26 +6657,27 @@ var file_frames_proto_goTypes = []any{
 	(*BindingItem)(nil),             // 59: swamp.v1.BindingItem
 	(*WorkerTokenRevokeParams)(nil), // 60: swamp.v1.WorkerTokenRevokeParams
 	(*WorkerTokenRevokeResult)(nil), // 61: swamp.v1.WorkerTokenRevokeResult
-	(*WorkerPauseParams)(nil),       // 62: swamp.v1.WorkerPauseParams
-	(*WorkerResumeParams)(nil),      // 63: swamp.v1.WorkerResumeParams
-	(*DoctorBooksParams)(nil),       // 64: swamp.v1.DoctorBooksParams
-	(*DoctorBooksResult)(nil),       // 65: swamp.v1.DoctorBooksResult
-	(*BookFinding)(nil),             // 66: swamp.v1.BookFinding
-	(*BackupParams)(nil),            // 67: swamp.v1.BackupParams
-	(*BackupChunk)(nil),             // 68: swamp.v1.BackupChunk
-	(*BackupResult)(nil),            // 69: swamp.v1.BackupResult
-	(*ActorTreeParams)(nil),         // 70: swamp.v1.ActorTreeParams
-	(*ActorTreeResult)(nil),         // 71: swamp.v1.ActorTreeResult
-	(*ActorItem)(nil),               // 72: swamp.v1.ActorItem
-	(*VersionParams)(nil),           // 73: swamp.v1.VersionParams
-	(*VersionResult)(nil),           // 74: swamp.v1.VersionResult
-	nil,                             // 75: swamp.v1.StepItem.OutputsEntry
-	nil,                             // 76: swamp.v1.RunEvent.OutputsEntry
-	nil,                             // 77: swamp.v1.WorkerItem.LabelsEntry
-	nil,                             // 78: swamp.v1.QueueItem.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 79: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 80: google.protobuf.Struct
-	(*structpb.Value)(nil),          // 81: google.protobuf.Value
+	(*WorkerDrainParams)(nil),       // 62: swamp.v1.WorkerDrainParams
+	(*WorkerPauseParams)(nil),       // 63: swamp.v1.WorkerPauseParams
+	(*WorkerResumeParams)(nil),      // 64: swamp.v1.WorkerResumeParams
+	(*DoctorBooksParams)(nil),       // 65: swamp.v1.DoctorBooksParams
+	(*DoctorBooksResult)(nil),       // 66: swamp.v1.DoctorBooksResult
+	(*BookFinding)(nil),             // 67: swamp.v1.BookFinding
+	(*BackupParams)(nil),            // 68: swamp.v1.BackupParams
+	(*BackupChunk)(nil),             // 69: swamp.v1.BackupChunk
+	(*BackupResult)(nil),            // 70: swamp.v1.BackupResult
+	(*ActorTreeParams)(nil),         // 71: swamp.v1.ActorTreeParams
+	(*ActorTreeResult)(nil),         // 72: swamp.v1.ActorTreeResult
+	(*ActorItem)(nil),               // 73: swamp.v1.ActorItem
+	(*VersionParams)(nil),           // 74: swamp.v1.VersionParams
+	(*VersionResult)(nil),           // 75: swamp.v1.VersionResult
+	nil,                             // 76: swamp.v1.StepItem.OutputsEntry
+	nil,                             // 77: swamp.v1.RunEvent.OutputsEntry
+	nil,                             // 78: swamp.v1.WorkerItem.LabelsEntry
+	nil,                             // 79: swamp.v1.QueueItem.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 80: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 81: google.protobuf.Struct
+	(*structpb.Value)(nil),          // 82: google.protobuf.Value
 }
 var file_frames_proto_depIdxs = []int32{
 	1,   // 0: swamp.v1.Frame.request:type_name -> swamp.v1.Request
@@ -6587,7 +6690,7 @@ var file_frames_proto_depIdxs = []int32{
 	12,  // 7: swamp.v1.Request.worker_ping:type_name -> swamp.v1.PingParams
 	14,  // 8: swamp.v1.Request.worker_status:type_name -> swamp.v1.StatusParams
 	16,  // 9: swamp.v1.Request.worker_dispatch:type_name -> swamp.v1.DispatchParams
-	22,  // 10: swamp.v1.Request.worker_drain:type_name -> swamp.v1.DrainParams
+	22,  // 10: swamp.v1.Request.worker_order:type_name -> swamp.v1.OrderParams
 	24,  // 11: swamp.v1.Request.worker_goodbye:type_name -> swamp.v1.GoodbyeParams
 	26,  // 12: swamp.v1.Request.worker_abort:type_name -> swamp.v1.AbortParams
 	28,  // 13: swamp.v1.Request.workflow_run:type_name -> swamp.v1.WorkflowRunParams
@@ -6603,93 +6706,95 @@ var file_frames_proto_depIdxs = []int32{
 	54,  // 23: swamp.v1.Request.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateParams
 	56,  // 24: swamp.v1.Request.worker_token_list:type_name -> swamp.v1.WorkerTokenListParams
 	60,  // 25: swamp.v1.Request.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeParams
-	70,  // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
-	73,  // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
-	64,  // 28: swamp.v1.Request.doctor_books:type_name -> swamp.v1.DoctorBooksParams
-	62,  // 29: swamp.v1.Request.worker_pause:type_name -> swamp.v1.WorkerPauseParams
-	63,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
-	67,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
-	10,  // 32: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
-	13,  // 33: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
-	15,  // 34: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
-	21,  // 35: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
-	23,  // 36: swamp.v1.Response.worker_drain:type_name -> swamp.v1.DrainResult
-	25,  // 37: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
-	27,  // 38: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
-	29,  // 39: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
-	31,  // 40: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
-	33,  // 41: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
-	36,  // 42: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
-	41,  // 43: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
-	43,  // 44: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
-	45,  // 45: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
-	48,  // 46: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
-	49,  // 47: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerItem
-	52,  // 48: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
-	55,  // 49: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
-	57,  // 50: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
-	61,  // 51: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
-	71,  // 52: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
-	74,  // 53: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
-	65,  // 54: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
-	49,  // 55: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
-	49,  // 56: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
-	69,  // 57: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
-	18,  // 58: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
-	19,  // 59: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
-	20,  // 60: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
-	46,  // 61: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
-	68,  // 62: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
-	7,   // 63: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
-	9,   // 64: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
-	21,  // 65: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
-	11,  // 66: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
-	17,  // 67: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
-	7,   // 68: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
-	7,   // 69: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
-	79,  // 70: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
-	79,  // 71: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
-	7,   // 72: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
-	79,  // 73: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
-	79,  // 74: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
-	80,  // 75: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
-	34,  // 76: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
-	79,  // 77: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
-	79,  // 78: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
-	80,  // 79: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
-	79,  // 80: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
-	79,  // 81: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
-	37,  // 82: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
-	38,  // 83: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
-	75,  // 84: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
-	79,  // 85: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
-	79,  // 86: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
-	40,  // 87: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
-	79,  // 88: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	76,  // 89: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
-	49,  // 90: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
-	77,  // 91: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
-	79,  // 92: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	79,  // 93: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
-	53,  // 94: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
-	78,  // 95: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
-	79,  // 96: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
-	79,  // 97: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
-	81,  // 98: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
-	58,  // 99: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
-	79,  // 100: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
-	79,  // 101: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
-	81,  // 102: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
-	59,  // 103: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
-	79,  // 104: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	66,  // 105: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
-	72,  // 106: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
-	79,  // 107: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
-	108, // [108:108] is the sub-list for method output_type
-	108, // [108:108] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	71,  // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
+	74,  // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
+	65,  // 28: swamp.v1.Request.doctor_books:type_name -> swamp.v1.DoctorBooksParams
+	63,  // 29: swamp.v1.Request.worker_pause:type_name -> swamp.v1.WorkerPauseParams
+	64,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
+	68,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
+	62,  // 32: swamp.v1.Request.worker_drain:type_name -> swamp.v1.WorkerDrainParams
+	10,  // 33: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
+	13,  // 34: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
+	15,  // 35: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
+	21,  // 36: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
+	23,  // 37: swamp.v1.Response.worker_order:type_name -> swamp.v1.OrderResult
+	25,  // 38: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
+	27,  // 39: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
+	29,  // 40: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
+	31,  // 41: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
+	33,  // 42: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
+	36,  // 43: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
+	41,  // 44: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
+	43,  // 45: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
+	45,  // 46: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
+	48,  // 47: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
+	49,  // 48: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerItem
+	52,  // 49: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
+	55,  // 50: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
+	57,  // 51: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
+	61,  // 52: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
+	72,  // 53: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
+	75,  // 54: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
+	66,  // 55: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
+	49,  // 56: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
+	49,  // 57: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
+	70,  // 58: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
+	49,  // 59: swamp.v1.Response.worker_drain:type_name -> swamp.v1.WorkerItem
+	18,  // 60: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
+	19,  // 61: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
+	20,  // 62: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
+	46,  // 63: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
+	69,  // 64: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
+	7,   // 65: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
+	9,   // 66: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
+	21,  // 67: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
+	11,  // 68: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
+	17,  // 69: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
+	7,   // 70: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
+	7,   // 71: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
+	80,  // 72: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
+	80,  // 73: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
+	7,   // 74: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
+	80,  // 75: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
+	80,  // 76: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
+	81,  // 77: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
+	34,  // 78: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
+	80,  // 79: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
+	80,  // 80: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
+	81,  // 81: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
+	80,  // 82: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
+	80,  // 83: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
+	37,  // 84: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
+	38,  // 85: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
+	76,  // 86: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
+	80,  // 87: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
+	80,  // 88: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
+	40,  // 89: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
+	80,  // 90: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	77,  // 91: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
+	49,  // 92: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
+	78,  // 93: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
+	80,  // 94: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	80,  // 95: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
+	53,  // 96: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
+	79,  // 97: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
+	80,  // 98: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
+	80,  // 99: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
+	82,  // 100: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
+	58,  // 101: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
+	80,  // 102: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 103: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
+	82,  // 104: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
+	59,  // 105: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
+	80,  // 106: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	67,  // 107: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
+	73,  // 108: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
+	80,  // 109: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_frames_proto_init() }
@@ -6710,7 +6815,7 @@ func file_frames_proto_init() {
 		(*Request_WorkerPing)(nil),
 		(*Request_WorkerStatus)(nil),
 		(*Request_WorkerDispatch)(nil),
-		(*Request_WorkerDrain)(nil),
+		(*Request_WorkerOrder)(nil),
 		(*Request_WorkerGoodbye)(nil),
 		(*Request_WorkerAbort)(nil),
 		(*Request_WorkflowRun)(nil),
@@ -6732,13 +6837,14 @@ func file_frames_proto_init() {
 		(*Request_WorkerPause)(nil),
 		(*Request_WorkerResume)(nil),
 		(*Request_Backup)(nil),
+		(*Request_WorkerDrain)(nil),
 	}
 	file_frames_proto_msgTypes[2].OneofWrappers = []any{
 		(*Response_WorkerEnroll)(nil),
 		(*Response_WorkerPing)(nil),
 		(*Response_WorkerStatus)(nil),
 		(*Response_WorkerDispatch)(nil),
-		(*Response_WorkerDrain)(nil),
+		(*Response_WorkerOrder)(nil),
 		(*Response_WorkerGoodbye)(nil),
 		(*Response_WorkerAbort)(nil),
 		(*Response_WorkflowRun)(nil),
@@ -6760,6 +6866,7 @@ func file_frames_proto_init() {
 		(*Response_WorkerPause)(nil),
 		(*Response_WorkerResume)(nil),
 		(*Response_Backup)(nil),
+		(*Response_WorkerDrain)(nil),
 	}
 	file_frames_proto_msgTypes[4].OneofWrappers = []any{
 		(*Event_Accepted)(nil),
@@ -6774,14 +6881,14 @@ func file_frames_proto_init() {
 	file_frames_proto_msgTypes[46].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[49].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[53].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[72].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_frames_proto_rawDesc), len(file_frames_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   79,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,7 +17,7 @@ const (
 	VerbWorkerPing     Verb = "worker.ping"
 	VerbWorkerStatus   Verb = "worker.status"
 	VerbWorkerDispatch Verb = "worker.dispatch"
-	VerbWorkerDrain    Verb = "worker.drain"
+	VerbWorkerOrder    Verb = "worker.order"
 	VerbWorkerGoodbye  Verb = "worker.goodbye"
 	VerbWorkerAbort    Verb = "worker.abort"
 
@@ -40,6 +40,7 @@ const (
 	VerbWorkerPause       Verb = "worker.pause"
 	VerbWorkerResume      Verb = "worker.resume"
 	VerbBackup            Verb = "backup"
+	VerbWorkerDrain       Verb = "worker.drain"
 )
 
 // Peer is who may ask for a verb.

@@ -46,7 +46,7 @@ func TestVerbs_WhoMayAskForThemAndWhatStreams(t *testing.T) {
 		messages.VerbWorkerPing:        {messages.PeerWorker, false},
 		messages.VerbWorkerStatus:      {messages.PeerWorker, false},
 		messages.VerbWorkerDispatch:    {messages.PeerOrchestrator, true},
-		messages.VerbWorkerDrain:       {messages.PeerOrchestrator, false},
+		messages.VerbWorkerOrder:       {messages.PeerOrchestrator, false},
 		messages.VerbWorkerGoodbye:     {messages.PeerOrchestrator, false},
 		messages.VerbWorkerAbort:       {messages.PeerOrchestrator, false},
 		messages.VerbWorkflowRun:       {messages.PeerClient, true},
@@ -64,6 +64,11 @@ func TestVerbs_WhoMayAskForThemAndWhatStreams(t *testing.T) {
 		messages.VerbWorkerTokenRevoke: {messages.PeerClient, false},
 		messages.VerbActorTree:         {messages.PeerClient, false},
 		messages.VerbVersion:           {messages.PeerClient, false},
+		messages.VerbDoctorBooks:       {messages.PeerClient, false},
+		messages.VerbWorkerPause:       {messages.PeerClient, false},
+		messages.VerbWorkerResume:      {messages.PeerClient, false},
+		messages.VerbWorkerDrain:       {messages.PeerClient, false},
+		messages.VerbBackup:            {messages.PeerClient, true},
 	}
 	got := map[messages.Verb]facts{}
 	for _, v := range messages.AllVerbs() {

@@ -52,9 +52,9 @@ func (s *session) onRequest(id string, r *messages.Request) {
 		s.a.onDispatch(s, id, params.WorkerDispatch)
 	case *messages.Request_WorkerAbort:
 		s.a.onAbort(id, params.WorkerAbort)
-	case *messages.Request_WorkerDrain:
-		s.say(responseTo(id, messages.VerbWorkerDrain, &messages.DrainResult{}))
-		s.onDrain(params.WorkerDrain.GetReason())
+	case *messages.Request_WorkerOrder:
+		s.say(responseTo(id, messages.VerbWorkerOrder, &messages.OrderResult{}))
+		s.onDrain(params.WorkerOrder.GetReason())
 	case *messages.Request_WorkerGoodbye:
 		s.say(responseTo(id, messages.VerbWorkerGoodbye, &messages.GoodbyeResult{}))
 		s.end(endingOf(goodbyeFault(params.WorkerGoodbye), s.a.cfg, false))
