@@ -43,15 +43,7 @@ func (e *DecodeError) Error() string { return "persistence: stored value does no
 // castagnoli is hardware-assisted where it matters. MakeTable returns the same table each time, without work.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// EncodeRecord returns the record in its envelope. An unknown kind is an error.
-func EncodeRecord(r Record) ([]byte, error) {
-	if kindCode(r.Kind) == 0 {
-		return nil, fmt.Errorf("encode record %q: unknown kind %q", r.ID, r.Kind)
-	}
-	size := recordOverhead + len(r.ID) + len(r.State) + len(r.Body)
-	return appendRecord(make([]byte, 0, size), &r), nil
-}
-
+// appendRecord appends the record in its envelope. Its kind is a known one.
 func appendRecord(buf []byte, r *Record) []byte {
 	start := len(buf)
 	var flags byte

@@ -140,7 +140,7 @@ func pages[T any](s *Store, from, to []byte, back bool, decode func(key, value [
 		if back {
 			to = last
 		} else {
-			from = append(last, 0)
+			from = append(bytes.Clone(last), 0)
 		}
 	}
 }

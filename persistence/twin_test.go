@@ -93,8 +93,8 @@ func (m *twin) commit(c Commit) ([]uint64, error) {
 	for _, p := range c.Puts {
 		key := recordKey{p.Kind, p.ID}
 		if p.Expect > 0 && infoOf(p.Kind).history != "" {
-			h := append(m.history[key], p.Expect)
-			m.history[key] = h[max(0, len(h)-HistoryKept):]
+			m.history[key] = append(m.history[key], p.Expect)
+			m.history[key] = m.history[key][max(0, len(m.history[key])-HistoryKept):]
 		}
 		m.records[key] = Record{Kind: p.Kind, ID: p.ID, Version: p.Expect + 1, State: p.State, Ended: p.Ended, Body: p.Body}
 	}

@@ -49,9 +49,11 @@ func openEngine(config Config, h *head, s *space) (*engine, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the journal's directory: %w", err)
 	}
-	db, err := badger.Open(engineOptions(dir).WithLogger(engineLogger{config.Logger}))
+	logger := &engineLogger{logger: config.Logger}
+	db, err := badger.Open(engineOptions(dir).WithLogger(logger))
 	switch {
 	case err == nil:
+		logger.opened.Store(true)
 		return &engine{db: db, head: h, space: s}, nil
 	case strings.Contains(err.Error(), "Cannot acquire directory lock"): // it has no other mark
 		// Something that is not this program holds Badger's own lock.

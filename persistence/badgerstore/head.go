@@ -131,6 +131,9 @@ func (h *head) watchManifest(now time.Time) error {
 	}
 	if size := info.Size(); size != h.seenSize {
 		h.seenSize, h.seenSince = size, now
+		if uint64(size) < h.last.manifestSize { // rewritten: the mark is of the one before
+			h.last.manifestSize, h.last.manifestSum = 0, 0
+		}
 		return nil
 	}
 	if uint64(h.seenSize) == h.last.manifestSize || now.Sub(h.seenSince) < manifestSettled {

@@ -1,33 +1,42 @@
 package badgerstore
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"github.com/swampd/swampd/messages"
 )
 
-// engineLogger passes on what Badger says. Its news is of interest to a person with a problem only, and its errors come
-// back as errors too.
-type engineLogger struct{ logger *slog.Logger }
+// engineLogger passes on what Badger says. Its news is of interest to a person with a problem only.
+type engineLogger struct {
+	logger *slog.Logger
+	// opened: until then every error comes back from Open too, which says it in one line.
+	opened atomic.Bool
+}
 
-func (l engineLogger) text(format string, args []any) error {
+func (l *engineLogger) text(format string, args []any) error {
 	return fmt.Errorf("%s", strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-func (l engineLogger) Errorf(format string, args ...any) {
-	l.logger.Warn("journal engine reports an error", messages.KeyErr, l.text(format, args))
+func (l *engineLogger) Errorf(format string, args ...any) {
+	level := slog.LevelDebug
+	if l.opened.Load() {
+		level = slog.LevelWarn
+	}
+	l.logger.Log(context.Background(), level, "journal engine reports an error", messages.KeyErr, l.text(format, args))
 }
 
-func (l engineLogger) Warningf(format string, args ...any) {
+func (l *engineLogger) Warningf(format string, args ...any) {
 	l.logger.Warn("journal engine warns", messages.KeyErr, l.text(format, args))
 }
 
-func (l engineLogger) Infof(format string, args ...any) {
+func (l *engineLogger) Infof(format string, args ...any) {
 	l.logger.Debug("journal engine reports", messages.KeyReason, l.text(format, args))
 }
 
-func (l engineLogger) Debugf(format string, args ...any) {
+func (l *engineLogger) Debugf(format string, args ...any) {
 	l.logger.Debug("journal engine details", messages.KeyReason, l.text(format, args))
 }

@@ -57,9 +57,10 @@ func checkFiles(dir string, inUse bool, last mark) error {
 	case last.clean && size != last.manifestSize:
 		return damaged("%s has changed since the store was closed", manifestFile)
 	}
+	var check tableCheck
 	for id := range manifest.Tables {
 		path := table.NewFilename(id, journal)
-		switch err := checkTable(path); {
+		switch err := check.check(path); {
 		case errors.Is(err, os.ErrNotExist):
 			return damaged("table %s is missing", filepath.Base(path))
 		case err != nil:

@@ -108,10 +108,7 @@ func TestOutputLog_ATornEndIsCutAtAnyByte(t *testing.T) {
 func TestOutputLog_WhatIsDamagedIsNotGivenOut(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			rt.Fatal(err)
-		}
+		dir := t.TempDir()
 		o := reopenLogs(t, filepath.Join(dir, outputDir), 10)
 		var want string
 		for i := range rapid.IntRange(1, 5).Draw(rt, "chunks") {
@@ -215,6 +212,7 @@ func TestOutputLogs_UseByManyWithFewOpen(t *testing.T) {
 	t.Parallel()
 	o := logs(t, 2)
 	const dispatches, chunks = 12, 20
+	all := "abcdefghijklmnopqrst"[:chunks]
 	var wg sync.WaitGroup
 	for d := range dispatches {
 		name := fmt.Sprint("d", d)
@@ -230,7 +228,7 @@ func TestOutputLogs_UseByManyWithFewOpen(t *testing.T) {
 		})
 		wg.Go(func() {
 			for range chunks {
-				if got := readText(t, o, name, 0); !strings.HasPrefix("abcdefghijklmnopqrst", got) {
+				if got := readText(t, o, name, 0); !strings.HasPrefix(all, got) {
 					t.Errorf("%q", got)
 				}
 			}
@@ -238,7 +236,7 @@ func TestOutputLogs_UseByManyWithFewOpen(t *testing.T) {
 	}
 	wg.Wait()
 	for d := range dispatches {
-		if got := readText(t, o, fmt.Sprint("d", d), 0); got != "abcdefghijklmnopqrst" {
+		if got := readText(t, o, fmt.Sprint("d", d), 0); got != all {
 			t.Errorf("%d: %q", d, got)
 		}
 	}

@@ -23,7 +23,7 @@ func freeSpace(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
+	return uint64(stat.Bavail) * uint64(stat.Bsize), nil //nolint:unconvert // signed on some systems
 }
 
 // syncDir makes the names in a directory durable.

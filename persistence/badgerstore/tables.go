@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/dgraph-io/badger/v4/fb"
@@ -12,11 +13,32 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// checkTable verifies the checksums of a table, from its end: length of the checksum, checksum of the index, length of the
+// tableCheck checks tables, one after the other in the same memory.
+type tableCheck struct{ buf []byte }
+
+func (c *tableCheck) read(path string) (data []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if int64(cap(c.buf)) < info.Size() {
+		c.buf = make([]byte, info.Size())
+	}
+	data = c.buf[:info.Size()]
+	_, err = io.ReadFull(f, data)
+	return data, err
+}
+
+// check verifies the checksums of a table, from its end: length of the checksum, checksum of the index, length of the
 // index, index; and of each block. Badger does it too, but where the lengths are damaged it panics, in a goroutine of its
 // own, and that is the end of the process.
-func checkTable(path string) error {
-	data, err := os.ReadFile(path)
+func (c *tableCheck) check(path string) error {
+	data, err := c.read(path)
 	if err != nil {
 		return err
 	}

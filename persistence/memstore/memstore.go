@@ -21,8 +21,6 @@ type Options struct {
 	After func(*persistence.Batch) error
 	// Remember is how many states before the newest one a snapshot can go back to.
 	Remember int
-	// Wrap puts another engine around the one in memory, for faults that the hooks do not have.
-	Wrap func(persistence.Engine) persistence.Engine
 }
 
 // Snapshot is what a store held at one moment. It never changes, and any number of stores may be opened from it. The zero
@@ -59,12 +57,8 @@ func New(options Options) (*Store, error) { return Open(Snapshot{}, options) }
 // Open returns a store that begins its next boot with what the snapshot holds.
 func Open(from Snapshot, options Options) (*Store, error) {
 	e, o := newEngine(options, from), newOutputLog(from)
-	var outer persistence.Engine = e
-	if options.Wrap != nil {
-		outer = options.Wrap(e)
-	}
 	s, err := persistence.NewStore(persistence.StoreConfig{
-		Engine: outer, Output: o, StoreID: "memory", Generation: 1, Logger: options.Logger, Now: options.Now,
+		Engine: e, Output: o, StoreID: "memory", Generation: 1, Logger: options.Logger, Now: options.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the journal in memory: %w", err)

@@ -2,6 +2,8 @@ package memstore
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/swampd/swampd/persistence"
@@ -70,4 +72,18 @@ func damage(e *engine, choose func(key, value []byte) bool) {
 		}
 		return true
 	})
+}
+
+func TestFailNth_FailsThatCommitOnly(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("input/output error")
+	j := journaltest.FailNth(open(t, Snapshot{}, Options{}), 2, boom)
+	for i, want := range []error{nil, boom, nil} {
+		if _, err := j.Commit(t.Context(), puts(run(fmt.Sprint(i), 0, "a"))); !errors.Is(err, want) {
+			t.Errorf("commit %d: %v", i+1, err)
+		}
+		if _, err := j.Get(persistence.KindRun, fmt.Sprint(i)); (err == nil) != (want == nil) {
+			t.Errorf("get after commit %d: %v", i+1, err)
+		}
+	}
 }
