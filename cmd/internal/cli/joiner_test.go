@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -65,6 +66,60 @@ func TestJoiner(t *testing.T) {
 	}
 }
 
+// A line above the limit goes out as it comes, and is one line all the same.
+func TestJoiner_ALongLineStaysOneLine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		events func(*history)
+		want   string
+	}{
+		{"it ends", func(h *history) {
+			h.output("j", "s", "stdout", "123456", true, 0).output("j", "s", "stdout", "789", true, 0).output("j", "s", "stdout", "0", false, 0).
+				output("j", "s", "stdout", "next", false, 0)
+		}, "1234567890\nnext\n"},
+		{"it never ends", func(h *history) {
+			h.output("j", "s", "stdout", "123456", true, 0).output("j", "s", "stdout", "789", true, 0)
+		}, "123456789\n"},
+		{"a line of the other stream waits for its end", func(h *history) {
+			h.output("j", "s", "stdout", "123456", true, 0).output("j", "s", "stderr", "x", false, 0).output("j", "s", "stdout", "7", false, 0)
+		}, "1234567\nx\n"},
+		{"so much of the other stream that it cannot wait", func(h *history) {
+			h.output("j", "s", "stdout", "123456", true, 0).output("j", "s", "stderr", "xxxxxx", false, 0).output("j", "s", "stdout", "7", false, 0)
+		}, "123456\nxxxxxx\n7\n"},
+		{"two long ones at once", func(h *history) {
+			h.output("j", "s", "stdout", "123456", true, 0).output("j", "s", "stderr", "abcdef", true, 0).output("j", "s", "stdout", "7", false, 0).
+				output("j", "s", "stderr", "g", false, 0)
+		}, "123456\nabcdef\n7\ng\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			j := newJoiner(5, func(_ outputKey, text string) error {
+				out.WriteString(text + "\n")
+				return nil
+			})
+			j.long = func(text string) error {
+				out.WriteString(text)
+				return nil
+			}
+			h := &history{run: "r"}
+			tt.events(h)
+			for _, e := range h.events {
+				if err := j.add(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := j.endAll(); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != tt.want {
+				t.Errorf("got %q, want %q", out.String(), tt.want)
+			}
+		})
+	}
+}
+
 func TestJoiner_LosesNothingAndKeepsTheOrderOfAStream(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,6 +128,12 @@ func TestJoiner_LosesNothingAndKeepsTheOrderOfAStream(t *testing.T) {
 			got[key.stream] += text
 			return nil
 		})
+		if rapid.Bool().Draw(t, "long lines go through") {
+			j.long = func(text string) error {
+				got[j.giant.stream] += text
+				return nil
+			}
+		}
 		h := &history{run: "r"}
 		for range rapid.IntRange(0, 40).Draw(t, "pieces") {
 			stream := rapid.SampledFrom([]string{"stdout", "stderr"}).Draw(t, "stream")

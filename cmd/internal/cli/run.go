@@ -300,6 +300,10 @@ func (a *app) logPrinter(follow bool) *logPrinter {
 		_, err := io.WriteString(a.host.Stdout, clean(text)+"\n")
 		return err
 	})
+	p.join.long = func(text string) error {
+		_, err := io.WriteString(a.host.Stdout, clean(text))
+		return err
+	}
 	return p
 }
 
