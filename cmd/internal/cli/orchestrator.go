@@ -147,7 +147,7 @@ func (o *orchestrator) stop(ctx context.Context) error {
 	if o.gateway != nil {
 		// A peer that does not leave must not take the time of those behind it. What is cut here connects again.
 		leaving, cancel := context.WithTimeout(ctx, closingTime(ctx))
-		if err := o.gateway.Shutdown(leaving); err != nil {
+		if err := o.gateway.Shutdown(leaving); err != nil && o.system != nil {
 			o.cfg.log.Warn("connections were cut", messages.KeyErr, err)
 		}
 		cancel()

@@ -29,7 +29,7 @@ func (v *runView) tree(now time.Time, width, height int, color bool) []string {
 			return d.lines
 		}
 	}
-	d.lines = nil
+	d.lines, d.roomy = nil, false
 	d.header(v)
 	hidden, shown := v.choose(height - len(d.lines) - 1)
 	for _, job := range v.jobs {
