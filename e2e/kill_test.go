@@ -104,7 +104,9 @@ func checkBooks(t *testing.T, f *fleet, ledger *ledger, run follower) {
 		t.Error(w)
 	}
 	for _, e := range entries { // durable, then told
-		told := func(x event) bool { return x.Kind == "step_dispatched" && x.DispatchID == e.dispatch && x.Step == e.step }
+		told := func(x event) bool {
+			return x.Kind == "step_dispatched" && x.DispatchID == e.dispatch && x.Step == e.step
+		}
 		if e.what == "start" && !slices.ContainsFunc(events, told) {
 			t.Errorf("dispatch %s of step %s started, and the run's history does not have it", e.dispatch, e.step)
 		}
