@@ -82,6 +82,12 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.tokenRevoke(ctx, p)
 	case *messages.ActorTreeParams:
 		return sys.actorTree(p), nil
+	case *messages.WorkerDrainParams:
+		return sys.workerDrain(ctx, p)
+	case *messages.WorkerPauseParams:
+		return sys.workerPause(ctx, p)
+	case *messages.WorkerResumeParams:
+		return sys.workerResume(ctx, p)
 	case *messages.DoctorBooksParams:
 		return sys.doctorBooks(ctx)
 	case *messages.VersionParams:

@@ -16,7 +16,9 @@ const (
 	outcomeTimeout   = "timeout"
 	outcomeRefused   = "refused"
 	outcomeLost      = "lost"
-	outcomeRestart   = "restart" // the orchestrator restarted: the worker may still have it
+	// outcomeHandedBack: a draining worker killed it, to give it back to the queue.
+	outcomeHandedBack = "handed_back"
+	outcomeRestart    = "restart" // the orchestrator restarted: the worker may still have it
 )
 
 // Names of a lease's timers.
@@ -431,7 +433,7 @@ func outcomeOf(r *messages.DispatchResult) string {
 		return outcomeLost
 	}
 	switch r.GetStatus() {
-	case outcomeSucceeded, outcomeCancelled, outcomeTimeout, outcomeLost:
+	case outcomeSucceeded, outcomeCancelled, outcomeTimeout, outcomeLost, outcomeHandedBack:
 		return r.GetStatus()
 	default:
 		return outcomeFailed

@@ -124,6 +124,7 @@ func startWorker(w workerState, at moment) decision {
 	case !w.connected:
 		d.then(w.idle())
 	}
+	d.then(w.pauseTimer(at)...)
 	return d
 }
 

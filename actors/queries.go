@@ -158,10 +158,23 @@ func workerItem(w *messages.WorkerRecord, active []string) *messages.WorkerItem 
 	}
 	return &messages.WorkerItem{
 		Name: w.GetName(), Status: string(status), Connected: w.GetConnected(), Intent: w.GetIntent(), Health: w.GetHealth(),
-		Reason: optional(w.GetReason()), Labels: messages.LabelsFrom(w.GetLabels()).Map(), Platform: optional(w.GetPlatform()),
+		Reason: optional(intentReason(w, time.Now())), Labels: messages.LabelsFrom(w.GetLabels()).Map(), Platform: optional(w.GetPlatform()),
 		Arch: optional(w.GetArch()), InstanceUuid: optional(w.GetInstanceUuid()), MachineId: optional(w.GetMachineId()),
 		Capacity: w.GetCapacity(), ActiveDispatchIds: active, EnrolledAt: w.GetEnrolledAt(), LastSeenAt: seen, Version: optional(w.GetVersion()),
 	}
+}
+
+// intentReason says why a worker is not given work, and for how long.
+func intentReason(w *messages.WorkerRecord, now time.Time) string {
+	if w.GetIntent() != string(messages.IntentPaused) || !w.GetConnected() {
+		return w.GetReason()
+	}
+	reason := w.GetNote()
+	if until := messages.GoTime(w.GetUntil()); !until.IsZero() {
+		left := max(until.Sub(now), 0).Round(time.Second)
+		reason = strings.TrimSpace(reason + " (" + left.String() + " left)")
+	}
+	return reason
 }
 
 func (sys *System) workerList(_ context.Context, p *messages.WorkerListParams) (proto.Message, error) {

@@ -447,11 +447,21 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 		s.refusals++
 		s.parked = true
 		return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s refused it: %s", c.worker, o.GetError())), at)
+	case o.GetStatus() == outcomeHandedBack:
+		return s.handedBack(d, c, at)
 	case o.GetStatus() == outcomeLost:
 		return s.lost(d, c, at)
 	default:
 		return s.end(d, messages.StepFailed, o.GetError(), o.GetCode(), at)
 	}
+}
+
+// handedBack puts a step that a draining worker killed back into line, where it may run again; else it is cancelled.
+func (s stepState) handedBack(d decision, c leaseEnded, at moment) (stepState, decision) {
+	if c.hasWrites || s.def.OnWorkerLost == messages.LostFail {
+		return s.end(d, messages.StepCancelled, "", "", at)
+	}
+	return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s drained and gave it back", c.worker)), at)
 }
 
 // rejoin brings a step that waits into a new episode; the old one is orphaned in the same commit.

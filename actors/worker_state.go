@@ -41,6 +41,10 @@ type workerState struct {
 	goneAt      time.Time
 	session     uint64
 	loopback    bool
+	ordered     bool // the drain was asked for here
+	note        string
+	until       time.Time // of a pause; zero: until it is resumed
+	intentAt    time.Time
 
 	// Not durable.
 	told        uint64 // the version that the scheduler has noted
@@ -54,6 +58,8 @@ type workerState struct {
 	// sessionLives: the socket that the record names is there; false after a restart of the process.
 	sessionLives bool
 	awaiting     []address // steps that hope for the worker's return after a restart
+	orderNoted   bool      // the worker has said that it drains
+	waiters      []*answer // of clients that wait for its departure
 }
 
 // timing is what the orchestrator tells a worker when it enrolls.
@@ -160,6 +166,18 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		}
 		w.awaiting = append(w.awaiting, c.step)
 		return w, decision{effects: []effect{tell{c.step, awaitNoted{}}}}
+	case drainWorker:
+		return w.drain(c, at)
+	case pauseWorker:
+		return w.pause(c, at)
+	case resumeWork:
+		return w.resumeWork(c, at)
+	case pauseElapsed:
+		return w.pauseOver(at)
+	case orderElapsed:
+		return w.orderAgain()
+	case awaitGone:
+		return w.awaitGone(c)
 	case probationElapsed:
 		if w.health != messages.HealthUnhealthy {
 			return w, decision{}
@@ -253,12 +271,7 @@ func (w workerState) admit(c enrollWorker, at moment) (workerState, decision) {
 	w.enrolledAt, w.lastSeenAt, w.goneAt = at.now, at.now, time.Time{}
 	w.seqBase = p.GetDispatchSeq()
 	w.health, w.reason, w.cannotStart = messages.HealthOK, "", 0
-	switch {
-	case p.GetIntent() == string(messages.IntentDraining):
-		w.intent, w.reason = messages.IntentDraining, p.GetReason()
-	case old.intent != messages.IntentPaused: // a pause survives
-		w.intent = messages.IntentNone
-	}
+	w.admitIntent(old, same, p, &d, at)
 	w.version++
 	d.writes = append(d.writes, w.write())
 	if c.tokenVersion > 0 {
@@ -331,6 +344,8 @@ func (w workerState) disconnect(at moment) (workerState, decision) {
 		d.then(again{n})
 	}
 	d.then(w.idle())
+	d.then(w.answerWaiters()...)
+	w.waiters = nil
 	return w, d
 }
 
@@ -356,11 +371,15 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 	}
 	var d decision
 	w.lastSeenAt = at.now
-	if c.params.GetIntent() == string(messages.IntentDraining) && w.intent != messages.IntentDraining {
-		w.intent, w.reason = messages.IntentDraining, c.params.GetReason()
+	switch draining := c.params.GetIntent() == string(messages.IntentDraining); {
+	case draining && w.intent != messages.IntentDraining:
+		w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, c.params.GetReason(), at.now, false
 		w.version++
 		d.writes = append(d.writes, w.write())
-	} else {
+	case draining:
+		w.orderNoted = true
+		d.then(disarm{timerOrder})
+	default:
 		d.then(tell{schedulerAddress, workerStirred{w.name}})
 	}
 	d.then(transmit{c.session, &messages.Frame{Id: c.request, Body: &messages.Frame_Response{Response: &messages.Response{
@@ -390,6 +409,8 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 		d.then(tell{leaseAddress(id), leaseLost{text}})
 	}
 	d.then(noted, w.idle())
+	d.then(w.answerWaiters()...)
+	w.waiters = nil
 	return w, d
 }
 
@@ -420,7 +441,7 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 
 // leaseOver forgets a lease, and learns from how the worker took it: one that drains is out, one that cannot start steps
 // three times in a row is unhealthy until it gets another try.
-func (w workerState) leaseOver(c leaseOver, _ moment) (workerState, decision) {
+func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
 	w.leases = without(w.leases, c.lease)
 	var d decision
 	switch {
@@ -428,7 +449,7 @@ func (w workerState) leaseOver(c leaseOver, _ moment) (workerState, decision) {
 		w.cannotStart, w.probations = 0, 0
 		return w, d
 	case c.refusal == messages.CodeWorkerDraining && w.connected && w.intent != messages.IntentDraining:
-		w.intent, w.reason = messages.IntentDraining, c.text
+		w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, c.text, at.now, false
 	case c.refusal == messages.CodeWorkerCannotStart && w.health == messages.HealthOK:
 		if w.cannotStart++; w.cannotStart < cannotStartLimit {
 			return w, d
@@ -469,7 +490,8 @@ func (w workerState) write() write {
 			Connected: w.connected, Intent: string(w.intent), Health: string(w.health), Reason: w.reason, Labels: w.labels.Proto(),
 			Platform: w.platform, Arch: w.arch, Version: w.build, Protocol: w.protocol, Capacity: w.capacity,
 			EnrolledAt: messages.Time(w.enrolledAt), LastSeenAt: messages.Time(w.lastSeenAt), DisconnectedAt: messages.Time(w.goneAt),
-			Session: w.session, DispatchSeq: w.seqBase,
+			Session: w.session, DispatchSeq: w.seqBase, DrainOrdered: w.ordered, Note: w.note, Until: messages.Time(w.until),
+			IntentAt: messages.Time(w.intentAt),
 		},
 	}
 }
@@ -485,7 +507,8 @@ func workerFrom(name string, r *messages.WorkerRecord, version uint64, t timing)
 		health: messages.WorkerHealth(r.GetHealth()), reason: r.GetReason(), labels: messages.LabelsFrom(r.GetLabels()),
 		platform: r.GetPlatform(), arch: r.GetArch(), build: r.GetVersion(), protocol: r.GetProtocol(), capacity: r.GetCapacity(),
 		enrolledAt: messages.GoTime(r.GetEnrolledAt()), lastSeenAt: messages.GoTime(r.GetLastSeenAt()),
-		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), loopback: r.GetName() == Loopback, timing: t,
+		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), ordered: r.GetDrainOrdered(),
+		note: r.GetNote(), until: messages.GoTime(r.GetUntil()), intentAt: messages.GoTime(r.GetIntentAt()), loopback: r.GetName() == Loopback, timing: t,
 	}
 }
 

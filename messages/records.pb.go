@@ -1375,7 +1375,10 @@ type WorkerRecord struct {
 	DisconnectedAt  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=disconnected_at,json=disconnectedAt,proto3" json:"disconnected_at,omitempty"`
 	Session         uint64                 `protobuf:"varint,21,opt,name=session,proto3" json:"session,omitempty"`
 	// The highest dispatch number that the instance had seen when it enrolled.
-	DispatchSeq   uint32 `protobuf:"varint,22,opt,name=dispatch_seq,json=dispatchSeq,proto3" json:"dispatch_seq,omitempty"`
+	DispatchSeq uint32 `protobuf:"varint,22,opt,name=dispatch_seq,json=dispatchSeq,proto3" json:"dispatch_seq,omitempty"`
+	// The drain was asked for here, and can be taken back here.
+	DrainOrdered  bool                   `protobuf:"varint,23,opt,name=drain_ordered,json=drainOrdered,proto3" json:"drain_ordered,omitempty"`
+	IntentAt      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=intent_at,json=intentAt,proto3" json:"intent_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1562,6 +1565,20 @@ func (x *WorkerRecord) GetDispatchSeq() uint32 {
 		return x.DispatchSeq
 	}
 	return 0
+}
+
+func (x *WorkerRecord) GetDrainOrdered() bool {
+	if x != nil {
+		return x.DrainOrdered
+	}
+	return false
+}
+
+func (x *WorkerRecord) GetIntentAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntentAt
+	}
+	return nil
 }
 
 type SchedulerRecord struct {
@@ -1769,7 +1786,7 @@ const file_records_proto_rawDesc = "" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12;\n" +
 	"\venrolled_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"enrolledAt\"\xfe\x05\n" +
+	"enrolledAt\"\xdc\x06\n" +
 	"\fWorkerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12)\n" +
@@ -1796,7 +1813,9 @@ const file_records_proto_rawDesc = "" +
 	"lastSeenAt\x12C\n" +
 	"\x0fdisconnected_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0edisconnectedAt\x12\x18\n" +
 	"\asession\x18\x15 \x01(\x04R\asession\x12!\n" +
-	"\fdispatch_seq\x18\x16 \x01(\rR\vdispatchSeq\"'\n" +
+	"\fdispatch_seq\x18\x16 \x01(\rR\vdispatchSeq\x12#\n" +
+	"\rdrain_ordered\x18\x17 \x01(\bR\fdrainOrdered\x127\n" +
+	"\tintent_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bintentAt\"'\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
@@ -1866,11 +1885,12 @@ var file_records_proto_depIdxs = []int32{
 	14, // 31: swamp.v1.WorkerRecord.enrolled_at:type_name -> google.protobuf.Timestamp
 	14, // 32: swamp.v1.WorkerRecord.last_seen_at:type_name -> google.protobuf.Timestamp
 	14, // 33: swamp.v1.WorkerRecord.disconnected_at:type_name -> google.protobuf.Timestamp
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	14, // 34: swamp.v1.WorkerRecord.intent_at:type_name -> google.protobuf.Timestamp
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
