@@ -89,7 +89,7 @@ func (sys *System) readBooks(ctx context.Context) (*books, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := sys.ask(ctx, schedulerAddress, func(a *answer) any { return askPool{a} })
+	got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askPool{a} })
 	if err != nil {
 		return nil, err
 	}

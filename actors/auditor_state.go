@@ -132,7 +132,7 @@ func (b *books) auditSlots() []finding {
 	}
 	for worker, taken := range b.taken {
 		if b.workers[worker] == nil {
-			f = append(f, finding{kindWorker, worker, fmt.Sprintf("is not known, and the scheduler counts %q for it", taken), schedulerAddress})
+			f = append(f, finding{kindWorker, worker, fmt.Sprintf("is not known, and the scheduler counts %q for it", taken), schedulerAddress()})
 		}
 	}
 	for worker := range b.workers {
@@ -148,7 +148,7 @@ func (b *books) auditSlots() []finding {
 		}
 	}
 	if !maps.Equal(waits, b.waiting) {
-		f = append(f, finding{kindScheduler, kindScheduler, fmt.Sprintf("has %v in line, and the journal %v", b.waiting, waits), schedulerAddress})
+		f = append(f, finding{kindScheduler, kindScheduler, fmt.Sprintf("has %v in line, and the journal %v", b.waiting, waits), schedulerAddress()})
 	}
 	return f
 }
@@ -165,7 +165,7 @@ func (b *books) auditMatches() []finding {
 			status := messages.StatusOf(w.GetConnected(), messages.WorkerIntent(w.GetIntent()), messages.WorkerHealth(w.GetHealth()), 0)
 			free := status == messages.WorkerIdle && len(b.taken[name]) < int(w.GetCapacity()) && !b.now.Before(b.refusals[name])
 			if free && b.fits(p, w) && !b.orphans[id] {
-				f = append(f, finding{recordPending, id, "waits for " + p.Requirement() + ", and worker " + name + " matches and has a free slot", schedulerAddress})
+				f = append(f, finding{recordPending, id, "waits for " + p.Requirement() + ", and worker " + name + " matches and has a free slot", schedulerAddress()})
 			}
 		}
 	}

@@ -208,7 +208,7 @@ func (sys *System) tokenCreate(ctx context.Context, p *messages.WorkerTokenCreat
 		return nil, err
 	}
 	secret := make([]byte, 32)
-	rand.Read(secret) //nolint:errcheck // it never returns an error
+	_, _ = rand.Read(secret) // it never returns an error
 	word := hex.EncodeToString(secret)
 	digest := sha256.Sum256([]byte(word))
 	got, err := sys.ask(ctx, tokenAddress(p.GetName()), func(a *answer) any {

@@ -37,8 +37,8 @@ type address struct {
 	id   string
 }
 
-// schedulerAddress is the one scheduler.
-var schedulerAddress = address{kindScheduler, kindScheduler}
+// schedulerAddress() is the one scheduler.
+func schedulerAddress() address { return address{kindScheduler, kindScheduler} }
 
 func runAddress(run string) address     { return address{kindRun, escape(run)} }
 func workerAddress(name string) address { return address{kindWorker, escape(name)} }

@@ -259,7 +259,7 @@ func resumeLease(l leaseState, _ moment) []obligation {
 			owed = append(owed, obligation{id: id, to: workerAddress(l.worker), msg: cancelDispatch{l.id(), l.forced}, every: time.Second})
 		}
 		if l.tellSlot && !l.slotKnows {
-			owed = append(owed, obligation{id: "slot", to: schedulerAddress, msg: holdSlot{l.dispatchID, l.generation, l.worker}})
+			owed = append(owed, obligation{id: "slot", to: schedulerAddress(), msg: holdSlot{l.dispatchID, l.generation, l.worker}})
 		}
 	}
 	if l.outcome != nil && !l.stepKnows {
@@ -268,7 +268,7 @@ func resumeLease(l leaseState, _ moment) []obligation {
 		})
 	}
 	if l.state.Ended() && !l.slotKnows {
-		owed = append(owed, obligation{id: "free", to: schedulerAddress, msg: l.release()})
+		owed = append(owed, obligation{id: "free", to: schedulerAddress(), msg: l.release()})
 	}
 	return owed
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -47,7 +48,7 @@ func (t *tail) take(c persistence.Chunk) []piece {
 			break
 		}
 		at += uint64(i + 1)
-		line := append(t.held, data[:i]...)
+		line := slices.Concat(t.held, data[:i])
 		out = append(out, cut(line, c.Stream, at, c.Time, false)...)
 		t.held = nil
 		data = data[i+1:]

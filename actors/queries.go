@@ -223,7 +223,7 @@ func (sys *System) queueList(ctx context.Context) (proto.Message, error) {
 	}
 	whys := make(map[string]string)
 	if len(placements) > 0 {
-		got, err := sys.ask(ctx, schedulerAddress, func(a *answer) any { return askWhy{placements, a} })
+		got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askWhy{placements, a} })
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +291,7 @@ func (sys *System) actorTree(p *messages.ActorTreeParams) *messages.ActorTreeRes
 
 // Metrics implements Orchestrator.
 func (sys *System) Metrics(ctx context.Context) (Metrics, error) {
-	got, err := sys.ask(ctx, schedulerAddress, func(a *answer) any { return askPool{a} })
+	got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askPool{a} })
 	if err != nil {
 		return Metrics{}, err
 	}

@@ -36,14 +36,14 @@ func (r *rootActor) start(ctx actor.Context) error {
 	}
 	for _, kind := range []string{kindLease, kindRun, kindToken, kindWorker, kindSession} {
 		props := sys.props(func() actor.Actor { return &router{sys: sys, kind: kind, props: sys.propsOf(kind)} })
-		if sys.spawn(ctx, id, props, routerOf(kind), routers[kind]) == nil {
-			return fmt.Errorf("start %s", routers[kind])
+		if sys.spawn(ctx, id, props, routerOf(kind), routerOf(kind).id) == nil {
+			return fmt.Errorf("start %s", routerOf(kind).id)
 		}
 	}
-	if sys.spawn(ctx, id, sys.schedulerProps, schedulerAddress, kindScheduler) == nil {
+	if sys.spawn(ctx, id, sys.schedulerProps, schedulerAddress(), kindScheduler) == nil {
 		return fmt.Errorf("start %s", kindScheduler)
 	}
-	sys.tell(schedulerAddress, wake{})
+	sys.tell(schedulerAddress(), wake{})
 	for _, kind := range []string{kindWorker, kindToken, kindRun} {
 		if err := sys.wakeLive(kind); err != nil {
 			return err

@@ -25,10 +25,21 @@ type childLeft struct{ child address }
 // wake makes an actor start and read what it is.
 type wake struct{}
 
-// routers are the parents of all actors of one kind.
-var routers = map[string]string{kindWorker: "fleet", kindToken: "tokens", kindRun: "runs", kindLease: "leases", kindSession: "sessions"}
-
-func routerOf(kind string) address { return address{kindRouter, routers[kind]} }
+// routerOf is the parent of all actors of one kind.
+func routerOf(kind string) address {
+	switch kind {
+	case kindWorker:
+		return address{kindRouter, "fleet"}
+	case kindToken:
+		return address{kindRouter, "tokens"}
+	case kindRun:
+		return address{kindRouter, "runs"}
+	case kindLease:
+		return address{kindRouter, "leases"}
+	default:
+		return address{kindRouter, "sessions"}
+	}
+}
 
 // router spawns and routes, and does nothing else. A child that says it has ended is stopped behind what it still has
 // queued; what comes for its name meanwhile is held, for the name is used again only once the child has terminated.
@@ -64,7 +75,9 @@ func (r *router) Receive(ctx actor.Context) {
 		r.children, r.byID = make(map[string]*routed), make(map[string]*routed)
 		if r.info.restarts.Load() > 0 {
 			r.sys.dropRefs(r.kind) // its children went with it
-			r.sys.wakeLive(r.kind)
+			if err := r.sys.wakeLive(r.kind); err != nil {
+				panic(err) // tried again after a pause, and given up after ten
+			}
 		}
 	case *actor.Stopping:
 		r.stopping = true

@@ -39,7 +39,7 @@ func (s *runState) ask(d *decision) {
 	for _, o := range s.queue[:min(len(s.queue), birthsPerCommit)] {
 		q.items = append(q.items, reserveItem{o, firstDispatch(s.id, o), s.plan.Steps[o].Placement})
 	}
-	d.then(tell{schedulerAddress, q}, arm{timerReserve, reserveTime, reserveElapsed{s.reserving}})
+	d.then(tell{schedulerAddress(), q}, arm{timerReserve, reserveTime, reserveElapsed{s.reserving}})
 }
 
 func firstDispatch(run string, ordinal int) string { return fmt.Sprintf("%s.%d.1", run, ordinal) }
@@ -49,7 +49,7 @@ func (s *runState) release(grants []grant) []effect {
 	var effects []effect
 	for _, g := range grants {
 		if g.ok {
-			effects = append(effects, tell{schedulerAddress, releaseSlot{dispatchID: firstDispatch(s.id, g.ordinal)}})
+			effects = append(effects, tell{schedulerAddress(), releaseSlot{dispatchID: firstDispatch(s.id, g.ordinal)}})
 		}
 	}
 	return effects
@@ -207,7 +207,7 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 	}
 	if f.usedSlots {
 		for _, o := range f.births {
-			d.then(tell{schedulerAddress, releaseSlot{dispatchID: firstDispatch(s.id, o)}})
+			d.then(tell{schedulerAddress(), releaseSlot{dispatchID: firstDispatch(s.id, o)}})
 		}
 	}
 	switch {

@@ -280,9 +280,9 @@ func (s *runState) note(cmd any, d *decision, at moment) {
 			d.then(tell{leaseAddress(c.lease), leaseNoted{c.lease}})
 		}
 	case assignStep: // the same: it needs no slot
-		d.then(tell{schedulerAddress, releaseSlot{dispatchID: c.dispatchID}})
+		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID}})
 	case queueDeadline:
-		d.then(tell{schedulerAddress, withdrawStep(c)})
+		d.then(tell{schedulerAddress(), withdrawStep(c)})
 	case poisoned:
 		s.fail("internal error: the run's actor panicked at the same command each time", d, at)
 	}
@@ -428,6 +428,7 @@ func (s *runState) cancelOne(c cancelRun, d *decision, at moment) {
 			d.then(tell{s.stepAddress(o), cancelStep{by: c.by, force: c.force, at: at.now}})
 		case unborn:
 			s.neverBear(o, at)
+		case ended: // terminal is final
 		}
 		s.answers = append(s.answers, respond{to: c.answer, result: cancelAccepted{s.status, !s.cancelAt.IsZero()}})
 		return

@@ -231,7 +231,7 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 		return s.assign(c, at)
 	case queueDeadline:
 		if s.status != messages.StepQueued || c.queueID != s.queueID {
-			return s, decision{effects: []effect{tell{schedulerAddress, withdrawStep(c)}}}
+			return s, decision{effects: []effect{tell{schedulerAddress(), withdrawStep(c)}}}
 		}
 		text := fmt.Sprintf("timed out after %s waiting for a worker matching %s", seconds(s.limit), s.def.Placement.Requirement())
 		return s.endEpisode(messages.PendingTimedOut, messages.StepFailed, text, string(messages.CodeQueueTimeout), at)
@@ -274,7 +274,7 @@ func resumeStep(s stepState, _ moment) []obligation {
 	case s.orphan:
 		return nil // until it has rejoined
 	case s.status == messages.StepQueued && s.schedulerEpoch == 0:
-		return []obligation{{id: "offer " + s.queueID, to: schedulerAddress, msg: s.offer()}}
+		return []obligation{{id: "offer " + s.queueID, to: schedulerAddress(), msg: s.offer()}}
 	case s.awaiting:
 		if s.awaitNoted {
 			return nil
@@ -319,7 +319,7 @@ func (s stepState) assign(c assignStep, at moment) (stepState, decision) {
 	case s.status == messages.StepRunning && c.dispatchID == s.dispatchID:
 		return s, decision{} // said twice
 	case s.status != messages.StepQueued || c.queueID != s.queueID || c.dispatchID != s.nextDispatch():
-		return s, decision{effects: []effect{tell{schedulerAddress, releaseSlot{dispatchID: c.dispatchID}}}}
+		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID}}}}
 	}
 	return s.dispatch(decision{class: classEnding}, c.choice, at)
 }
@@ -390,6 +390,7 @@ func (s stepState) end(d decision, status messages.StepStatus, text, code string
 		e.Outputs = outputMap(s.outputs)
 	case messages.StepFailed:
 		e.Error, e.Code = &text, &code
+	default: // the event says it all
 	}
 	d.stream, d.events = s.run, append(d.events, e)
 	return s, d
@@ -401,7 +402,7 @@ func (s stepState) endEpisode(p messages.PendingState, status messages.StepStatu
 	d := decision{writes: []write{s.pendingWrite(p, at, "")}}
 	queueID := s.queueID
 	s, d = s.end(d, status, text, code, at)
-	d.then(tell{schedulerAddress, withdrawStep{queueID}})
+	d.then(tell{schedulerAddress(), withdrawStep{queueID}})
 	return s, d
 }
 
@@ -543,7 +544,7 @@ func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decisio
 func (s stepState) refused(c commitRefused) (stepState, decision) {
 	if a, ok := c.cmd.(assignStep); ok {
 		s.schedulerEpoch = 0
-		return s, decision{effects: []effect{tell{schedulerAddress, releaseSlot{dispatchID: a.dispatchID}}}}
+		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: a.dispatchID}}}}
 	}
 	return s, decision{} // whoever asked asks again
 }

@@ -137,8 +137,11 @@ const (
 	timerIdle      = "idle"
 )
 
-// probation is how long an unhealthy worker gets nothing, the first time and later ones.
-var probation = [...]time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
+// probation is how long an unhealthy worker gets nothing, after having been so that many times before.
+func probation(before int) time.Duration {
+	times := [...]time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
+	return times[min(before, len(times)-1)]
+}
 
 // stepWorker is the transition of a worker.
 func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
@@ -211,7 +214,7 @@ func resumeWorker(w workerState, _ moment) []obligation {
 		return nil
 	}
 	// Each version is an obligation of its own: one that repeated an older version would never be confirmed.
-	return []obligation{{id: "known " + strconv.FormatUint(w.version, 10), to: schedulerAddress, msg: w.known()}}
+	return []obligation{{id: "known " + strconv.FormatUint(w.version, 10), to: schedulerAddress(), msg: w.known()}}
 }
 
 func (w workerState) known() workerKnown {
@@ -360,7 +363,7 @@ func (w workerState) mayLeave() (workerState, decision) {
 	case len(w.leases) > 0 || len(w.awaiting) > 0 || w.told != w.version:
 		return w, decision{effects: []effect{w.idle()}}
 	default:
-		return w, decision{effects: []effect{tell{schedulerAddress, workerGone{w.name}}, leave{}}}
+		return w, decision{effects: []effect{tell{schedulerAddress(), workerGone{w.name}}, leave{}}}
 	}
 }
 
@@ -380,7 +383,7 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 		w.orderNoted = true
 		d.then(disarm{timerOrder})
 	default:
-		d.then(tell{schedulerAddress, workerStirred{w.name}})
+		d.then(tell{schedulerAddress(), workerStirred{w.name}})
 	}
 	d.then(transmit{c.session, &messages.Frame{Id: c.request, Body: &messages.Frame_Response{Response: &messages.Response{
 		Result: &messages.Response_WorkerStatus{WorkerStatus: &messages.StatusResult{}},
@@ -455,7 +458,7 @@ func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
 			return w, d
 		}
 		w.health, w.reason = messages.HealthUnhealthy, c.text
-		d.then(arm{timerProbation, probation[min(w.probations, len(probation)-1)], probationElapsed{}})
+		d.then(arm{timerProbation, probation(w.probations), probationElapsed{}})
 		w.probations++
 	default:
 		return w, d
