@@ -136,7 +136,7 @@ func TestPanics_AtEveryPointOfEveryStory(t *testing.T) {
 			for _, at := range points {
 				t.Run(fmt.Sprintf("%s %s %s %d", at.Stage, at.Kind, at.Command, at.Nth), func(t *testing.T) {
 					testkit.Bubble(t, func(t *testing.T) {
-						f := testkit.Start(t, append(s.options, testkit.WithPanic(at))...)
+						f := testkit.Start(t, append(s.options, testkit.WithPanic(at), testkit.WithEveryCommit())...)
 						s.tell(f)
 						f.Audit()
 						switch n := f.Metrics().Restarts; n {

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,8 @@ func (f *Fleet) Audit() {
 	switch {
 	case f.settings.faults && f.bubble:
 		deadline = deadline.Add(repairTime)
+	case f.settings.jitter && f.bubble:
+		deadline = deadline.Add(time.Second) // what settles has delays in it
 	case f.settings.faults || !f.bubble: // outside of a bubble nobody knows when everything has settled
 		deadline = deadline.Add(f.settings.patience)
 	}
@@ -108,23 +111,9 @@ func (b *books) find(format string, args ...any) {
 func (b *books) read(ctx context.Context, system *actors.System, journal persistence.Journal) error {
 	b.journal = journal
 	b.loopback = b.f.settings.loopback > 0
-	b.runs, b.steps = make(map[string]*messages.RunRecord), make(map[string]*messages.StepRecord)
-	b.leases, b.waits = make(map[string]*messages.LeaseRecord), make(map[string]*messages.PendingRecord)
-	b.workers, b.live = make(map[string]*messages.WorkerRecord), make(map[string][]string)
-	for _, over := range []bool{false, true} {
-		scan(journal, persistence.KindRun, over, func(_ string, r *messages.RunRecord) { b.runs[r.GetRunId()] = r })
+	if err := b.readRecords(); err != nil {
+		return err
 	}
-	scan(journal, persistence.KindStep, false, func(_ string, r *messages.StepRecord) {
-		b.steps[r.GetRunId()+"/"+r.GetJob()+"/"+r.GetStep()] = r
-	})
-	scan(journal, persistence.KindLease, false, func(id string, r *messages.LeaseRecord) { b.leases[id] = r })
-	scan(journal, persistence.KindLease, true, func(_ string, r *messages.LeaseRecord) {
-		if r.GetState() == string(messages.LeaseRefused) {
-			b.refused = append(b.refused, r)
-		}
-	})
-	scan(journal, persistence.KindPending, false, func(id string, r *messages.PendingRecord) { b.waits[id] = r })
-	scan(journal, persistence.KindWorker, false, func(id string, r *messages.WorkerRecord) { b.workers[id] = r })
 	if n := journal.Quarantined(); n > 0 {
 		b.find("%d records cannot be decoded", n)
 	}
@@ -145,18 +134,45 @@ func (b *books) read(ctx context.Context, system *actors.System, journal persist
 	return nil
 }
 
-// scan reads all records of a kind. One that cannot be decoded is counted by the journal.
+// readRecords reads what the journal holds.
+func (b *books) readRecords() error {
+	b.runs, b.steps = make(map[string]*messages.RunRecord), make(map[string]*messages.StepRecord)
+	b.leases, b.waits = make(map[string]*messages.LeaseRecord), make(map[string]*messages.PendingRecord)
+	b.workers, b.live = make(map[string]*messages.WorkerRecord), make(map[string][]string)
+	run := func(_ string, r *messages.RunRecord) { b.runs[r.GetRunId()] = r }
+	step := func(_ string, r *messages.StepRecord) { b.steps[r.GetRunId()+"/"+r.GetJob()+"/"+r.GetStep()] = r }
+	lease := func(id string, r *messages.LeaseRecord) { b.leases[id] = r }
+	ended := func(_ string, r *messages.LeaseRecord) {
+		if r.GetState() == string(messages.LeaseRefused) {
+			b.refused = append(b.refused, r)
+		}
+	}
+	wait := func(id string, r *messages.PendingRecord) { b.waits[id] = r }
+	worker := func(id string, r *messages.WorkerRecord) { b.workers[id] = r }
+	return errors.Join(
+		scan(b.journal, persistence.KindRun, false, run), scan(b.journal, persistence.KindRun, true, run),
+		scan(b.journal, persistence.KindStep, false, step), scan(b.journal, persistence.KindLease, false, lease),
+		scan(b.journal, persistence.KindLease, true, ended), scan(b.journal, persistence.KindPending, false, wait),
+		scan(b.journal, persistence.KindWorker, false, worker),
+	)
+}
+
+// scan reads all records of a kind.
 func scan[M any, P interface {
 	*M
 	proto.Message
-}](journal persistence.Journal, kind persistence.Kind, over bool, fn func(string, P)) {
-	_ = journal.Scan(kind, over, "", "", func(rec persistence.Record) bool {
+}](journal persistence.Journal, kind persistence.Kind, over bool, fn func(string, P)) error {
+	var bad error
+	err := journal.Scan(kind, over, "", "", func(rec persistence.Record) bool {
 		m := P(new(M))
-		if proto.Unmarshal(rec.Body, m) == nil {
-			fn(rec.ID, m)
+		if err := proto.Unmarshal(rec.Body, m); err != nil {
+			bad = fmt.Errorf("decode %s %s: %w", kind, rec.ID, err)
+			return false
 		}
+		fn(rec.ID, m)
 		return true
 	})
+	return errors.Join(err, bad)
 }
 
 // runsAndSteps: a run has ended exactly if its steps have, and one that goes on has a step that does.

@@ -218,3 +218,10 @@ func (d *Dispatch) wait(otherwise string, cond func() bool) {
 		d.w.f.t.Fatalf("testkit: dispatch %s %s", d.Lease, otherwise)
 	}
 }
+
+// Repeats is how often the worker was sent the dispatch again.
+func (d *Dispatch) Repeats() int {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.repeats
+}

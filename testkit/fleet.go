@@ -60,6 +60,7 @@ func (f *Fleet) boot() {
 	if journal.Logger == nil {
 		journal.Logger = f.log
 	}
+	journal.After = f.watchCommits(journal.After)
 	store, err := memstore.Open(f.snapshot, journal)
 	if err != nil {
 		f.t.Fatalf("testkit: %v", err)

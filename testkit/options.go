@@ -21,6 +21,8 @@ type settings struct {
 	journal      memstore.Options
 	patience     time.Duration
 	faults       bool // the test breaks things on purpose
+	everyCommit  bool
+	jitter       bool
 }
 
 func defaults() settings {
@@ -99,10 +101,14 @@ func WithPanic(at PanicAt) Option {
 func WithJitter(seed uint64, most time.Duration) Option {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
-	return WithHook(func(actors.Point) {
+	hook := WithHook(func(actors.Point) {
 		mu.Lock()
 		wait := time.Duration(random.Int64N(int64(most) + 1))
 		mu.Unlock()
 		time.Sleep(wait)
 	})
+	return func(s *settings) {
+		hook(s)
+		s.jitter = true
+	}
 }
