@@ -292,6 +292,14 @@ func quarantineTests() []test {
 				t.Errorf("%d in quarantine", n)
 			}
 			j = h.Reopen(t, j)
+			for _, stream := range []string{"r", "s"} {
+				if _, err := j.Events(stream, 0, 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := j.Quarantined(); n != 0 {
+				t.Errorf("%d in quarantine, although they were set aside before", n)
+			}
 			if diff := cmp.Diff([]uint64{6}, commit(t, j, appends("r", "6"))); diff != "" {
 				t.Error(diff)
 			}
