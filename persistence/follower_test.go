@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -85,7 +86,9 @@ func idle(t *testing.T, f *Follower, s *shelf) {
 	}()
 	synctest.Wait()
 	cancel()
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("next: %v", err)
+	}
 	if s.reads > before+1 {
 		t.Errorf("%d reads while nothing came", s.reads-before)
 	}
