@@ -82,13 +82,9 @@ func envOr(name, otherwise string) string {
 
 // pause lets time pass, looks at the runs meanwhile, and undoes the faults whose time has come.
 func (s *storm) pause(d time.Duration) {
-	end := time.Now().Add(d)
-	_ = await(d/slow, func() error {
+	holds(s.t, d, "the storm goes on", func() error {
 		s.due(time.Now())
 		s.look()
-		if time.Now().Before(end) {
-			return errGoesOn
-		}
 		return nil
 	})
 }

@@ -10,7 +10,9 @@ import (
 // What looks for mistakes must find them.
 func TestLedger_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	line := func(what, step, dispatch string, pid int) entry { return entry{what: what, run: "r", step: step, dispatch: dispatch, pid: pid} }
+	line := func(what, step, dispatch string, pid int) entry {
+		return entry{what: what, run: "r", step: step, dispatch: dispatch, pid: pid}
+	}
 	for _, tt := range []struct {
 		name    string
 		entries []entry
@@ -35,7 +37,9 @@ func TestLedger_FindsWhatIsWrong(t *testing.T) {
 
 func TestDense_FindsHolesAndRepetitions(t *testing.T) {
 	t.Parallel()
-	out := func(dispatch string, offset int) event { return event{Kind: "step_output", DispatchID: dispatch, Offset: offset} }
+	out := func(dispatch string, offset int) event {
+		return event{Kind: "step_output", DispatchID: dispatch, Offset: offset}
+	}
 	for _, tt := range []struct {
 		name   string
 		events []event

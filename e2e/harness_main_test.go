@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -18,7 +17,7 @@ import (
 var programs string
 
 // slow is how much longer everything may take than on an idle machine without the race detector.
-var slow time.Duration = 1
+var slow = 1
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 

@@ -146,13 +146,13 @@ func (p *process) line(within time.Duration, part string) string {
 // wait waits for the end, and returns the exit code; 128 + n for a signal.
 func (p *process) wait(within time.Duration) int {
 	p.t.Helper()
-	timer := time.NewTimer(within * slow)
+	timer := time.NewTimer(patient(within))
 	defer timer.Stop()
 	select {
 	case <-p.ended:
 		return p.code
 	case <-timer.C:
-		p.t.Fatalf("%s still runs after %s: %s", p.name, within*slow, p.text())
+		p.t.Fatalf("%s still runs after %s: %s", p.name, patient(within), p.text())
 		return -1
 	}
 }

@@ -235,8 +235,11 @@ func TestOutput_AStoppedOrchestratorHoldsUpAWorkerAndLosesNothing(t *testing.T) 
 	run := f.followInto(path, flow(step("print", "sleep 0.5; seq -f %099g 100000", "labels: {pool: a}")))
 	ids := list[struct{ RunID string }]{}
 	eventually(t, 10*time.Second, "the run is there", func() error {
-		if err := f.call("run.list", `{}`, &ids); err != nil || len(ids.Items) == 0 {
-			return fmt.Errorf("%d runs, %v", len(ids.Items), err)
+		if err := f.call("run.list", `{}`, &ids); err != nil {
+			return err
+		}
+		if len(ids.Items) == 0 {
+			return fmt.Errorf("no run yet")
 		}
 		return nil
 	})
