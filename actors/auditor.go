@@ -105,7 +105,7 @@ func (sys *System) readBooks(ctx context.Context) (*books, error) {
 // auditor looks at the books every half minute. What it finds twice it counts, says, and asks the actor to settle. It is
 // a net, not a mechanism: in a system without faults it finds nothing.
 func (sys *System) auditor() {
-	look := time.NewTicker(auditEvery)
+	look := time.NewTicker(sys.cfg.AuditEvery)
 	defer look.Stop()
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()

@@ -17,6 +17,9 @@ import (
 // version is what the orchestrator of a test says of itself.
 const version = "test"
 
+// stopTime bounds how long the orchestrator may take to stop.
+const stopTime = 30 * time.Second
+
 // Fleet is an orchestrator in memory, with what a test has started on it. It ends with the test.
 type Fleet struct {
 	t        testing.TB
@@ -32,10 +35,13 @@ type Fleet struct {
 	system   *actors.System // nil while it is down
 	store    *memstore.Store
 	snapshot memstore.Snapshot
+	crashes  int
 	boots    bell
 	workers  []*Worker
 	runs     []*Run
 	numbers  map[string]int
+	crashIn  int // batches to go; 0 and below: none
+	crashFor time.Duration
 }
 
 // Start starts an orchestrator with an empty journal. At the end of the test its books are audited, and everything that
@@ -49,13 +55,14 @@ func Start(t testing.TB, options ...Option) *Fleet {
 	f.log = slog.New(slog.NewTextHandler(f.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	f.ctx, f.cancel = context.WithCancel(context.Background()) //nolint:usetesting // that of the test ends before its cleanups
 	t.Cleanup(f.end)
-	f.boot()
+	if err := f.boot(); err != nil {
+		t.Fatalf("testkit: start the orchestrator: %v", err)
+	}
 	return f
 }
 
 // boot starts the orchestrator on what the journal held last.
-func (f *Fleet) boot() {
-	f.t.Helper()
+func (f *Fleet) boot() error {
 	journal := f.settings.journal
 	if journal.Logger == nil {
 		journal.Logger = f.log
@@ -63,19 +70,20 @@ func (f *Fleet) boot() {
 	journal.After = f.watchCommits(journal.After)
 	store, err := memstore.Open(f.snapshot, journal)
 	if err != nil {
-		f.t.Fatalf("testkit: %v", err)
+		return err
 	}
 	system, err := actors.Start(f.ctx, actors.Config{
 		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
 		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
 	})
 	if err != nil {
-		f.t.Fatalf("testkit: start the orchestrator: %v", errors.Join(err, store.Close()))
+		return errors.Join(err, store.Close())
 	}
 	f.mu.Lock()
 	f.system, f.store = system, store
 	f.mu.Unlock()
 	f.boots.ring()
+	return nil
 }
 
 func (f *Fleet) hook() func(actors.Point) {
@@ -88,41 +96,6 @@ func (f *Fleet) hook() func(actors.Point) {
 			h(p)
 		}
 	}
-}
-
-// Crash ends the orchestrator as the death of its process would: what was committed stays, whether or not somebody was
-// told, and every connection is cut.
-func (f *Fleet) Crash() {
-	f.t.Helper()
-	f.mu.Lock()
-	system, store, workers := f.system, f.store, f.workers
-	f.system = nil
-	f.mu.Unlock()
-	if system == nil {
-		f.t.Fatal("testkit: the orchestrator is down already")
-	}
-	snapshot := store.Crash()
-	for _, w := range workers {
-		w.cut() // nothing that a dead process still says may arrive
-	}
-	if err := errors.Join(system.Stop(f.ctx), store.Close()); err != nil {
-		f.t.Errorf("testkit: crash: %v", err)
-	}
-	f.mu.Lock()
-	f.snapshot = snapshot
-	f.mu.Unlock()
-}
-
-// Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left.
-func (f *Fleet) Restart() {
-	f.t.Helper()
-	f.mu.Lock()
-	up := f.system != nil
-	f.mu.Unlock()
-	if up {
-		f.t.Fatal("testkit: the orchestrator is up")
-	}
-	f.boot()
 }
 
 // T is the test that the fleet belongs to.
@@ -166,19 +139,22 @@ func (f *Fleet) patience() (context.Context, context.CancelFunc) {
 
 // end audits the books and stops everything.
 func (f *Fleet) end() {
-	f.mu.Lock()
-	system, store, workers := f.system, f.store, f.workers
-	f.mu.Unlock()
-	if system != nil && !f.t.Failed() {
+	if f.System() != nil && !f.t.Failed() {
 		f.Audit()
 	}
 	f.cancel()
+	f.mu.Lock()
+	workers := f.workers
+	f.mu.Unlock()
 	for _, w := range workers {
 		w.cut()
 	}
 	f.wg.Wait()
+	f.mu.Lock()
+	system, store := f.system, f.store
+	f.mu.Unlock()
 	if system != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) //nolint:usetesting // in a cleanup it has ended
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime) //nolint:usetesting // in a cleanup it has ended
 		defer cancel()
 		if err := errors.Join(system.Stop(ctx), store.Close()); err != nil {
 			f.t.Errorf("testkit: stop the orchestrator: %v", err)
