@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,19 @@ type Config struct {
 	// CacheDir holds the machine id and what belongs to running steps. Empty is [DefaultCacheDir], if it is needed: it is
 	// not with both MachineID and Executor.
 	CacheDir string
+	// MaxDispatches makes the worker admit that many dispatches, and drain when they have ended; 0 is no limit. One that it
+	// refused, or could not start, does not count.
+	MaxDispatches int
+	// IdleTimeout makes the worker drain once it has been enrolled for that long without any dispatch; 0 is never. The time
+	// stands still while it is not connected, and starts anew when it has enrolled again.
+	IdleTimeout time.Duration
+	// MaxUptime makes the worker drain that long after the start of Run; 0 is never.
+	MaxUptime time.Duration
+	// DrainTimeout bounds a drain, from its beginning, whatever it is that still goes on; 0 is no bound. What the stopped
+	// steps get to clean up, and at most 5 s to report them, come on top.
+	DrainTimeout time.Duration
+	// DrainMode says what happens to steps that still run at that bound. Empty is DrainHandback.
+	DrainMode DrainMode
 	// NoReconnect makes one connection the only one. If it cannot be made, Run returns ErrUnreachable.
 	NoReconnect bool
 	// Version is the program's, for worker list.
@@ -53,6 +67,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Concurrency == 0 {
 		c.Concurrency = 1
 	}
+	if c.DrainMode == "" {
+		c.DrainMode = DrainHandback
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -69,6 +86,9 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) validate() error {
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
+	}
+	if err := c.validateLife(); err != nil {
+		return err
 	}
 	for _, l := range c.Labels {
 		if !utf8.ValidString(l.Key) || !utf8.ValidString(l.Value) {
@@ -91,6 +111,23 @@ func (c Config) validate() error {
 	return nil
 }
 
+func (c Config) validateLife() error {
+	if c.MaxDispatches < 0 {
+		return fmt.Errorf("max dispatches %d: want at least 1, or 0 for no limit", c.MaxDispatches)
+	}
+	for name, d := range map[string]time.Duration{
+		"idle timeout": c.IdleTimeout, "max uptime": c.MaxUptime, "drain timeout": c.DrainTimeout,
+	} {
+		if d < 0 {
+			return fmt.Errorf("%s %v: it is negative", name, d)
+		}
+	}
+	if !slices.Contains(AllDrainModes(), c.DrainMode) {
+		return fmt.Errorf("drain mode %q: want one of %v", c.DrainMode, AllDrainModes())
+	}
+	return nil
+}
+
 // An Agent is one worker. Its methods are safe for concurrent use.
 type Agent struct {
 	cfg      Config
@@ -101,23 +138,24 @@ type Agent struct {
 	performing sync.WaitGroup
 	toSend     chan struct{}      // for the writer: there is something to send
 	changed    chan struct{}      // for serve and abandon: look again
-	leaving    context.Context    //nolint:containedctx // its end is the first Drain or Kill; it is Run's
+	leaving    context.Context    //nolint:containedctx // it ends when there is no reason to connect any more; it is Run's
 	leave      context.CancelFunc // ends leaving
-	killed     context.Context    //nolint:containedctx // its end is Kill; it is Run's
-	killNow    context.CancelFunc // ends killed
+	gone       context.Context    //nolint:containedctx // it ends when the worker leaves whatever is owed; it is Run's
+	goNow      context.CancelFunc // ends gone
 	flushing   *time.Timer        // runs flush
 	repeating  *time.Timer        // runs repeat
+	ageing     *time.Timer        // runs age
 
-	mu         sync.Mutex
-	begun      bool
-	forced     time.Time // when Kill was called, or zero
-	reason     StopReason
-	life       lifecycle
-	out        outbox
-	dispatches map[string]*dispatch // those whose step runs
-	session    *session             // nil while not enrolled
-	watching   bool                 // somebody reads changed
-	repeatSet  bool                 // repeating is armed
+	mu          sync.Mutex
+	begun       bool
+	told        bool // OnEvent has heard of the drain
+	life        lifecycle
+	out         outbox
+	dispatches  map[string]*dispatch // those whose step runs
+	session     *session             // nil while not enrolled
+	lastSession string               // as the orchestrator called it
+	abandoning  bool                 // waitForSteps reads changed
+	repeatSet   bool                 // repeating is armed
 }
 
 // New returns a worker that does nothing yet.
@@ -145,7 +183,11 @@ func New(cfg Config) (*Agent, error) {
 	_, secret, _ := strings.Cut(cfg.Token.Reveal(), ".")
 	return &Agent{
 		cfg: cfg, instance: newUUID(), secrets: newSecrets(secret),
-		life: newLifecycle(cfg.Concurrency), out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{},
+		life: newLifecycle(plan{
+			capacity: cfg.Concurrency, limit: cfg.MaxDispatches, idleFor: cfg.IdleTimeout, uptime: cfg.MaxUptime,
+			bound: cfg.DrainTimeout, mode: cfg.DrainMode,
+		}),
+		out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{},
 	}, nil
 }
 
@@ -156,14 +198,16 @@ func (a *Agent) Run(ctx context.Context) (StopReason, error) {
 	if err := a.begin(); err != nil {
 		return StopError, err
 	}
-	defer a.killNow()
+	defer a.goNow()
 	defer a.flushing.Stop()
 	defer a.repeating.Stop()
+	defer a.ageing.Stop()
 	defer context.AfterFunc(ctx, a.Kill)()
 	reason, err := a.run()
 	if !errors.Is(err, errStepsLeft) {
 		a.performing.Wait()
 	}
+	a.tellDrain()
 	stopped := Event{Kind: EventStopped, Reason: string(reason)}
 	if err != nil {
 		stopped.Error = a.secrets.clean(err.Error())
@@ -181,89 +225,14 @@ func (a *Agent) begin() error {
 	}
 	a.begun = true
 	a.toSend, a.changed = make(chan struct{}, 1), make(chan struct{}, 1)
-	a.killed, a.killNow = context.WithCancel(context.Background())
-	a.leaving, a.leave = context.WithCancel(a.killed)
+	a.gone, a.goNow = context.WithCancel(context.Background())
+	a.leaving, a.leave = context.WithCancel(a.gone)
 	a.flushing = time.AfterFunc(time.Hour, a.flush)
 	a.repeating = time.AfterFunc(time.Hour, a.repeat)
-	if a.life.draining {
-		a.leave()
-	}
-	if !a.forced.IsZero() {
-		a.killNow()
-	}
+	a.ageing = time.AfterFunc(time.Hour, a.age)
+	a.life.born = time.Now()
+	a.advance()
 	return nil
-}
-
-// Drain makes the worker leave in good order: it takes nothing new, says so at once, finishes what runs, waits until
-// the results are acknowledged, and goes. The first call counts. reason is signal, or tells the orchestrator's reason.
-func (a *Agent) Drain(reason string) {
-	if a.drain(reason) {
-		a.emit(Event{Kind: EventDraining, Reason: reason})
-	}
-}
-
-func (a *Agent) drain(reason string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.life.drain(reason) {
-		return false
-	}
-	a.reason = StopDrained
-	if StopReason(reason) == StopSignal {
-		a.reason = StopSignal
-	}
-	a.watching = true
-	if a.begun {
-		a.leave()
-		a.announce()
-		a.pokeServe()
-	}
-	return true
-}
-
-// Kill makes the worker leave at once: it kills what runs, and tries for a second to say so.
-func (a *Agent) Kill() {
-	a.drain(string(StopForced))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.forced.IsZero() {
-		return
-	}
-	a.forced, a.reason = time.Now(), StopForced
-	for _, d := range a.dispatches {
-		d.stop(true)
-	}
-	if a.begun {
-		a.killNow()
-	}
-}
-
-// announce tells the orchestrator what the worker wants and offers. The caller holds a.mu.
-func (a *Agent) announce() {
-	s := a.session
-	if s == nil {
-		return
-	}
-	s.status = s.newID()
-	a.out.say(requestFrame(s.status, messages.VerbWorkerStatus, &messages.StatusParams{
-		SlotsOffered: int32(a.life.slotsOffered()), Intent: string(a.life.intent()), Reason: a.life.reason,
-		Health: string(messages.HealthOK),
-	}))
-	a.wake()
-}
-
-// patience is how long a killed worker still waits for steps that were sent KILL.
-func (a *Agent) patience() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return time.Until(a.forced.Add(forcedPatience))
-}
-
-// left tells whether the worker is to leave, and why.
-func (a *Agent) left() (StopReason, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.reason, a.life.draining
 }
 
 // emit gives an event to whoever wants it.

@@ -16,18 +16,16 @@ const (
 	dialTimeout = 30 * time.Second
 	// enrollTimeout bounds the wait for the answer to an enrollment.
 	enrollTimeout = 30 * time.Second
-	// leaveTimeout bounds what an idle worker that leaves still waits for.
-	leaveTimeout = 2 * time.Second
-	// forcedPatience is how long a killed worker waits for steps that were sent KILL. Their keepers go on killing.
-	forcedPatience = 5 * time.Second
-	// forcedReport is how long a killed worker tries to report what it killed.
-	forcedReport = time.Second
 )
 
 // errLeaving is the cause of whatever is given up because the worker is to leave.
 var errLeaving = errors.New("the worker leaves")
 
-// run makes the worker ready, and connects until there is a reason to stop.
+// errBound is the end of a drain that took too long.
+var errBound = errors.New("the drain came to its bound of")
+
+// run makes the worker ready, and connects until there is a reason to stop. A worker that drains also connects again,
+// until the results that it owes are acknowledged or its bound is over.
 func (a *Agent) run() (StopReason, error) {
 	if a.cfg.CacheDir != "" {
 		m, err := openMachine(a.cfg.CacheDir)
@@ -40,7 +38,7 @@ func (a *Agent) run() (StopReason, error) {
 		}
 		// Enrolling says that every earlier step of this machine has ended, so it has to be true.
 		if err := WaitForKeepers(a.leaving, a.cfg.CacheDir); err != nil {
-			if reason, left := a.left(); left {
+			if reason, left := a.stopReason(); left {
 				return reason, nil
 			}
 			return StopError, err
@@ -48,8 +46,8 @@ func (a *Agent) run() (StopReason, error) {
 	}
 	var wait backoff
 	for try := 1; ; try++ {
-		if reason, left := a.left(); left {
-			return reason, nil
+		if reason, may := a.mayGo(); may {
+			return reason, a.lastWords(reason)
 		}
 		a.emit(Event{Kind: EventConnecting, Attempt: try})
 		end, enrolled := a.connection()
@@ -58,10 +56,13 @@ func (a *Agent) run() (StopReason, error) {
 			try = 0
 		}
 		if end.stop != "" {
+			if end.err == nil {
+				end.err = a.lastWords(end.stop)
+			}
 			return end.stop, end.err
 		}
-		if reason, left := a.left(); left {
-			return reason, nil
+		if reason, may := a.mayGo(); may {
+			return reason, a.lastWords(reason)
 		}
 		if a.cfg.NoReconnect {
 			return a.lastConnection(end, enrolled > 0)
@@ -81,7 +82,27 @@ func (a *Agent) lastConnection(end ending, enrolled bool) (StopReason, error) {
 	case end.lost > 0:
 		return StopError, fmt.Errorf("connection lost with %d dispatches in flight: %w", end.lost, end.err)
 	default:
+		if reason, left := a.stopReason(); left {
+			return reason, nil
+		}
 		return StopDrained, nil
+	}
+}
+
+// lastWords says what was forced about the end of a worker that goes, if something was and nobody has seen it happen.
+func (a *Agent) lastWords(reason StopReason) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.life.known); n > 0 {
+		a.cfg.Logger.Warn("the orchestrator has not acknowledged all results", "dispatches", n)
+	}
+	switch {
+	case reason != StopForced || a.life.stage != expired:
+		return nil
+	case a.life.cut > 0:
+		return fmt.Errorf("%w %v: %d steps were ended (%s)", errBound, a.cfg.DrainTimeout, a.life.cut, a.cfg.DrainMode)
+	default:
+		return fmt.Errorf("%w %v: %d results are not acknowledged", errBound, a.cfg.DrainTimeout, len(a.life.known))
 	}
 }
 

@@ -366,7 +366,7 @@ func describe(f *messages.Frame) string {
 		return f.GetId() + " error " + body.Error.GetCode()
 	case *messages.Frame_Request:
 		if s := body.Request.GetWorkerStatus(); s != nil {
-			return "status " + s.GetIntent() + " " + s.GetReason()
+			return strings.TrimSpace("status " + s.GetIntent() + " " + s.GetReason())
 		}
 		return "request " + body.Request.GetVerb()
 	}

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +20,11 @@ type dispatch struct {
 	cancel    context.CancelCauseFunc
 	kill      chan struct{}
 	credit    chan struct{} // tells its sink to look for credit again
+	worker    string        // as which this one is enrolled
+	killGrace time.Duration // from TERM to KILL; 0 is the executor's default
 	cancelled bool          // the orchestrator asked for it
+	drained   DrainMode     // as which the bound of a drain ended it; empty if it did not
+	cut       string        // why its connection ended, which it did not survive
 	killed    bool          // kill is closed
 	silent    string        // why nobody wants to hear how it ends; empty if somebody does
 	aborts    []string      // requests to answer once it is gone
@@ -47,7 +53,7 @@ func (a *Agent) onDispatch(s *session, frame string, p *messages.DispatchParams)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer a.wake()
-	verdict := a.life.offer(id, p.GetGeneration(), p.GetSeq())
+	verdict := a.life.offer(id, p.GetGeneration(), p.GetSeq(), time.Now())
 	switch verdict {
 	case admitted:
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -55,14 +61,17 @@ func (a *Agent) onDispatch(s *session, frame string, p *messages.DispatchParams)
 			id: id, frame: frame, flow: a.out.begin(id, frame), cancel: cancel,
 			kill: make(chan struct{}), credit: make(chan struct{}, 1),
 		}
+		t := s.taskOf(p, d)
+		d.worker, d.killGrace = t.Worker, t.KillGrace
 		a.dispatches[id] = d
-		a.performing.Go(func() { a.perform(ctx, d, s.taskOf(p, d), p.GetCredential()) })
+		a.performing.Go(func() { a.perform(ctx, d, t, p.GetCredential()) })
 	case admittedCancelled:
 		f := a.out.begin(id, frame)
 		a.out.finish(f, resultFrame(frame, &messages.DispatchResult{
 			Status: OutcomeCancelled, Code: CodeCancelled, Error: "cancelled before it was started",
 			EndedAt: messages.Time(time.Now()),
 		}))
+		a.advance()
 	case repeated:
 		a.out.again(id)
 	default:
@@ -129,11 +138,13 @@ func (a *Agent) finished(d *dispatch, o Outcome, hidden secrets) (status, text s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer a.wake()
-	a.life.stepGone(d.id)
 	delete(a.dispatches, d.id)
-	a.pokeServe()
+	defer a.pokeServe()
 	if d.silent != "" {
-		a.life.forget(d.id)
+		a.life.stepGone(d.id, stepEnded, time.Now())
+		if a.life.forget(d.id, time.Now()) {
+			a.forgot()
+		}
 		for _, id := range d.aborts {
 			a.out.say(abortResultFrame(id))
 		}
@@ -141,11 +152,25 @@ func (a *Agent) finished(d *dispatch, o Outcome, hidden secrets) (status, text s
 	}
 	frame, status, text := finalFrame(d, o, hidden)
 	a.out.finish(d.flow, frame)
+	how := stepEnded
+	switch {
+	case o.Status == OutcomeWorkerCannotStart:
+		how = stepRefused
+	case status == statusLost:
+		how = stepLost
+	case d.drained != "" && o.Status == OutcomeCancelled && !d.cancelled:
+		a.life.stopped()
+	}
+	a.life.stepGone(d.id, how, time.Now())
+	a.advance()
 	return status, text
 }
 
-// statusLost is the status of a dispatch that ended for no reason of its step and should run elsewhere.
-const statusLost = "lost"
+// The statuses of a dispatch that ended for no reason of its step and should run elsewhere.
+const (
+	statusLost       = "lost"
+	statusHandedBack = "handed_back"
+)
 
 // errorBytes bounds the error text of a result; it is one sentence, and what a model panicked with.
 const errorBytes = 64 << 10
@@ -177,10 +202,25 @@ func finalFrame(d *dispatch, o Outcome, hidden secrets) (_ *messages.Frame, stat
 	case o.Code == CodeWorkerLost:
 		r.Status = statusLost
 	case o.Status == OutcomeCancelled && !d.cancelled:
-		// Nobody gave the step up: it was killed because the worker had to leave at once.
-		r.Status, r.Code, r.Error = statusLost, CodeWorkerLost, "killed because its worker was stopped"
+		// Nobody gave the step up.
+		r.Status, r.Code, r.Error = d.cutShort()
 	}
 	return resultFrame(d.frame, r), r.GetStatus(), r.GetError()
+}
+
+// cutShort is how a step ended that its worker did not let end.
+func (d *dispatch) cutShort() (status, code, text string) {
+	drained := "worker " + d.worker + " drained before the step had ended"
+	switch {
+	case d.drained == DrainHandback:
+		return statusHandedBack, string(messages.CodeWorkerDraining), drained
+	case d.drained == DrainCancel:
+		return OutcomeCancelled, CodeCancelled, drained
+	case d.cut != "":
+		return statusLost, CodeWorkerLost, "killed because its worker was cut off: " + d.cut
+	default:
+		return statusLost, CodeWorkerLost, "killed because its worker was stopped"
+	}
 }
 
 func abortResultFrame(id string) *messages.Frame {
@@ -215,9 +255,9 @@ func (a *Agent) onAck(frame string, offset uint32, done bool) {
 	case done && d != nil:
 		// It was given up over there, so nobody may count on it here: it must not run beside its successor.
 		a.silence(d, "the orchestrator has ended it")
-	case done && a.life.forget(id):
+	case done && a.life.forget(id, time.Now()):
 		a.out.drop(id)
-		a.pokeServe()
+		a.forgot()
 	}
 	a.wake()
 }
@@ -233,9 +273,9 @@ func (a *Agent) onAbort(request string, p *messages.AbortParams) {
 		d.aborts = append(d.aborts, request)
 		return
 	}
-	if f, ok := a.out.flows[id]; ok && f.frame == frameID(id, p.GetGeneration()) && a.life.forget(id) {
+	if f, ok := a.out.flows[id]; ok && f.frame == frameID(id, p.GetGeneration()) && a.life.forget(id, time.Now()) {
 		a.out.drop(id)
-		a.pokeServe()
+		a.forgot()
 	}
 	a.out.say(abortResultFrame(request))
 }
@@ -252,35 +292,29 @@ func (a *Agent) silence(d *dispatch, why string) {
 // errStepsLeft says that steps would not die.
 var errStepsLeft = errors.New("steps are still running although they were killed")
 
-// abandon kills every step and forgets everything, as the connection is gone; it returns once the steps are dead. Only
-// after Kill it gives up: the error is errStepsLeft.
+// abandon kills every step, as the connection is gone; it returns once they are dead. How they ended, and what else was
+// not acknowledged, waits for the next connection. The error is errStepsLeft, if the worker has to go before.
 func (a *Agent) abandon(why string) error {
 	a.mu.Lock()
-	a.watching = true
+	a.abandoning = true
 	for _, d := range a.dispatches {
 		d.aborts = nil
-		a.silence(d, why)
-	}
-	for id := range a.life.known {
-		if a.life.forget(id) {
-			a.out.drop(id)
-		}
+		d.cut = why
+		a.out.hurry(d.flow)
+		d.stop(true)
 	}
 	a.wake()
+	a.advance()
 	a.mu.Unlock()
 	err := a.waitForSteps()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.watching = a.life.draining
+	a.abandoning = false
 	return err
 }
 
 // waitForSteps returns when no step is left.
 func (a *Agent) waitForSteps() error {
-	killed := a.killed.Done()
-	limit := time.NewTimer(time.Hour)
-	limit.Stop()
-	defer limit.Stop()
 	for {
 		a.mu.Lock()
 		n := a.life.running
@@ -290,10 +324,7 @@ func (a *Agent) waitForSteps() error {
 		}
 		select {
 		case <-a.changed:
-		case <-killed:
-			killed = nil
-			limit.Reset(a.patience())
-		case <-limit.C:
+		case <-a.gone.Done():
 			return errStepsLeft
 		}
 	}
@@ -301,7 +332,53 @@ func (a *Agent) waitForSteps() error {
 
 // pokeServe tells whoever waits for steps or acknowledgements that something changed. The caller holds a.mu.
 func (a *Agent) pokeServe() {
-	if a.watching {
+	if a.abandoning || a.life.stage != working {
 		poke(a.changed)
+	}
+}
+
+// inFlightBytes is about how much the results in an introduction may take; the others come when it is answered.
+const inFlightBytes = 1 << 20
+
+// inFlight names what has ended and is not acknowledged. The caller holds a.mu.
+func (a *Agent) inFlight() []*messages.InFlight {
+	var list []*messages.InFlight
+	left := inFlightBytes
+	for _, id := range slices.Sorted(maps.Keys(a.life.known)) {
+		f, ok := a.out.flows[id]
+		if !ok {
+			continue
+		}
+		entry := &messages.InFlight{
+			DispatchId: id, Generation: a.life.known[id].generation, State: "ended", OutputOffset: f.written,
+		}
+		if r := f.final.GetResponse().GetWorkerDispatch(); r != nil && proto.Size(r) <= left {
+			entry.Result = r
+			left -= proto.Size(r)
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
+// settle takes the verdicts on what was named in flight.
+func (a *Agent) settle(r *messages.EnrollResult) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lastSession = r.GetSession()
+	for _, v := range r.GetInFlight() {
+		id := v.GetDispatchId()
+		f, ok := a.out.flows[id]
+		switch {
+		case !ok:
+		case v.GetAction() == "abort":
+			if a.life.forget(id, time.Now()) {
+				a.out.drop(id)
+			}
+		default:
+			a.life.adopt(id, v.GetGeneration())
+			a.out.adopt(f, frameID(id, v.GetGeneration()))
+			a.out.ack(id, v.GetOutputOffset(), time.Now())
+		}
 	}
 }

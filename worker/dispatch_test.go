@@ -108,7 +108,8 @@ func TestAgent_DecidesOnDispatches(t *testing.T) {
 		c.cancel("d1", false)
 		c.expect("d1/1 cancelled cancelled")
 		c.ack("d1", 0, true)
-		c.dispatch("d1", 5) // it is over and forgotten
+		c.expect("status none") // for the one that found no slot
+		c.dispatch("d1", 5)     // it is over and forgotten
 		c.expect("d1/1 error ended")
 		c.dispatch("d2", 6) // and this one was refused
 		c.expect("d2/1 error ended")

@@ -23,18 +23,28 @@ const (
 // StopReason is why a worker ended.
 type StopReason string
 
-// The reasons. The first two mean that it left on purpose (exit 0), the others that it did not (exit 1).
+// The reasons. The first five mean that it left on purpose (exit 0), the others that it did not (exit 1).
 const (
-	StopDrained    StopReason = "drained"    // the orchestrator asked it to, or its one connection was over with nothing lost
-	StopSignal     StopReason = "signal"     // somebody stopped it, and it finished what it ran
-	StopRefused    StopReason = "refused"    // the orchestrator does not want it, for good
-	StopSuperseded StopReason = "superseded" // another connection of this very instance took over
-	StopForced     StopReason = "forced"     // its steps were killed
-	StopError      StopReason = "error"
+	StopDrained       StopReason = "drained" // the orchestrator asked it to, or its one connection was over with nothing lost
+	StopSignal        StopReason = "signal"  // somebody stopped it, and it finished what it ran
+	StopMaxDispatches StopReason = "max_dispatches"
+	StopIdleTimeout   StopReason = "idle_timeout"
+	StopMaxUptime     StopReason = "max_uptime"
+	StopRefused       StopReason = "refused"    // the orchestrator does not want it, for good
+	StopSuperseded    StopReason = "superseded" // another connection of this very instance took over
+	StopForced        StopReason = "forced"     // its steps were killed, or it left before its results were acknowledged
+	StopError         StopReason = "error"
 )
 
 // OnPurpose tells whether a worker that ended for this reason exits with 0.
-func (r StopReason) OnPurpose() bool { return r == StopDrained || r == StopSignal }
+func (r StopReason) OnPurpose() bool {
+	switch r {
+	case StopDrained, StopSignal, StopMaxDispatches, StopIdleTimeout, StopMaxUptime:
+		return true
+	default:
+		return false
+	}
+}
 
 // An Event is something in a worker's life that a person or a script may want to know. Which fields a kind has beside
 // kind and at is said in fields; the others are zero.
@@ -46,7 +56,7 @@ type Event struct {
 	// Reason says why it disconnected, drains or stopped.
 	Reason     string
 	DispatchID string
-	// Status is how a dispatch ended: succeeded, failed, cancelled, timeout, lost or worker_cannot_start.
+	// Status is how a dispatch ended: succeeded, failed, cancelled, timeout, lost, handed_back or worker_cannot_start.
 	Status string
 	// Error is what went wrong, or empty.
 	Error string

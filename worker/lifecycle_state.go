@@ -1,6 +1,10 @@
 package worker
 
-import "github.com/swampd/swampd/messages"
+import (
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
 
 // earlyCancelLimit bounds how many cancels of unknown dispatches a session remembers. The oldest goes first: the
 // orchestrator repeats a cancel until it is answered.
@@ -30,36 +34,50 @@ func (a admission) code() messages.Code {
 	}
 }
 
+// passing is how a step was over.
+type passing string
+
+const (
+	stepEnded   passing = "ended"   // it ran, however well
+	stepRefused passing = "refused" // this worker could not start it
+	stepLost    passing = "lost"    // it died with its connection
+)
+
 // admittedAs is a dispatch that was taken and that the orchestrator has not said to forget.
 type admittedAs struct {
 	generation uint32
 	running    bool
+	lost       bool
 }
 
-// lifecycle decides what a worker takes. A dispatch is running from its admission until its step is gone, and known
-// until its result is acknowledged:
+// lifecycle decides what a worker takes, and when it leaves (lifecycle_leave_state.go). A dispatch is running from its
+// admission until its step is gone, and known until its result is acknowledged:
 //
 //	offer ─> running ─> (stepGone) ended ─> (forget) unknown again, and never taken a second time
 //
-// It is not safe for concurrent use: Agent.mu guards it, so that slots, draining and the order of dispatches are decided
-// together.
+// It knows no clock and is not safe for concurrent use: Agent.mu guards it, so that slots, draining and the order of
+// dispatches are decided together. In particular a dispatch and a timer that fires beside it are decided one after the
+// other: whichever comes second sees what the first has done.
 type lifecycle struct {
-	capacity int
-	draining bool
-	reason   string // of the drain; the first one stays
-	seq      uint32 // the highest dispatch number seen, refused ones included
-	running  int
-	known    map[string]admittedAs
-	early    map[string]struct{} // cancels of unknown dispatches, by frame id
-	earlyAge fifo[string]
+	plan
+	leaving
+
+	seq        uint32 // the highest dispatch number seen, refused ones included
+	running    int
+	taken      int  // dispatches admitted, without those that this worker could not start
+	ended      int  // those of them whose step is gone
+	turnedAway bool // a dispatch found no free slot: the orchestrator is to hear when there is one
+	known      map[string]admittedAs
+	early      map[string]struct{} // cancels of unknown dispatches, by frame id
+	earlyAge   fifo[string]
 }
 
-func newLifecycle(capacity int) lifecycle {
-	return lifecycle{capacity: capacity, known: map[string]admittedAs{}, early: map[string]struct{}{}}
+func newLifecycle(p plan) lifecycle {
+	return lifecycle{plan: p, leaving: leaving{stage: working}, known: map[string]admittedAs{}, early: map[string]struct{}{}}
 }
 
 // offer decides on a dispatch. A refusal comes before the test for age, as a repeated refusal says more than "ended".
-func (l *lifecycle) offer(id string, generation, seq uint32) admission {
+func (l *lifecycle) offer(id string, generation, seq uint32, now time.Time) admission {
 	if k, ok := l.known[id]; ok {
 		if k.generation != generation {
 			return refusedEnded
@@ -69,17 +87,21 @@ func (l *lifecycle) offer(id string, generation, seq uint32) admission {
 	stale := seq <= l.seq
 	l.seq = max(l.seq, seq)
 	switch {
-	case l.draining:
+	case l.stage != working:
 		return refusedDraining
-	case l.running >= l.capacity:
+	case l.slotsOffered() == 0:
+		l.turnedAway = true
 		return refusedBusy
 	case stale:
 		return refusedEnded
 	}
+	l.taken++
 	frame := frameID(id, generation)
 	if _, cancelled := l.early[frame]; cancelled {
 		delete(l.early, frame)
 		l.known[id] = admittedAs{generation: generation}
+		l.ended++
+		l.still = now
 		return admittedCancelled
 	}
 	l.known[id] = admittedAs{generation: generation, running: true}
@@ -88,22 +110,38 @@ func (l *lifecycle) offer(id string, generation, seq uint32) admission {
 }
 
 // stepGone gives the slot of a dispatch back: nothing of its step is left.
-func (l *lifecycle) stepGone(id string) {
-	if k, ok := l.known[id]; ok && k.running {
-		k.running = false
-		l.known[id] = k
-		l.running--
+func (l *lifecycle) stepGone(id string, how passing, now time.Time) {
+	k, ok := l.known[id]
+	if !ok || !k.running {
+		return
 	}
+	k.running, k.lost = false, how == stepLost
+	l.known[id] = k
+	l.running--
+	if how == stepRefused {
+		l.taken--
+	} else {
+		l.ended++
+	}
+	l.still = now
 }
 
 // forget ends what is remembered of a dispatch. One that still runs is not forgotten.
-func (l *lifecycle) forget(id string) bool {
+func (l *lifecycle) forget(id string, now time.Time) bool {
 	k, ok := l.known[id]
 	if !ok || k.running {
 		return false
 	}
 	delete(l.known, id)
+	l.settled = now
 	return true
+}
+
+// adopt gives a dispatch that has ended the generation under which the orchestrator goes on with it.
+func (l *lifecycle) adopt(id string, generation uint32) {
+	k := l.known[id]
+	k.generation = generation
+	l.known[id] = k
 }
 
 // cancelEarly remembers a cancel that came before its dispatch.
@@ -119,35 +157,48 @@ func (l *lifecycle) cancelEarly(frame string) {
 	l.earlyAge.push(frame)
 }
 
-// newSession forgets what belongs to one connection.
-func (l *lifecycle) newSession() {
+// connected begins a session: what belongs to the one before is forgotten.
+func (l *lifecycle) connected(now time.Time) {
 	clear(l.early)
 	l.earlyAge = fifo[string]{}
+	l.enrolled, l.turnedAway = now, false
 }
 
-// drain refuses everything new from now on. It tells whether this was the first time.
-func (l *lifecycle) drain(reason string) bool {
-	if l.draining {
-		return false
-	}
-	l.draining, l.reason = true, reason
-	return true
+// disconnected ends a session; after grace its orchestrator has given up what was lost with it.
+func (l *lifecycle) disconnected(grace time.Duration, now time.Time) {
+	l.enrolled, l.parted, l.grace = time.Time{}, now, grace
 }
 
 // slotsOffered is how many more dispatches would be taken now.
 func (l *lifecycle) slotsOffered() int {
-	if l.draining {
+	if l.stage != working {
 		return 0
 	}
-	return max(l.capacity-l.running, 0)
+	free := l.capacity - l.running
+	if l.limit > 0 {
+		free = min(free, l.limit-l.taken)
+	}
+	return max(free, 0)
+}
+
+// roomToTell tells whether the orchestrator cannot know by itself how many slots there are, once a dispatch was forgotten:
+// it had sent one too many before, or the worker offers fewer than are empty.
+func (l *lifecycle) roomToTell() bool {
+	offered := l.slotsOffered()
+	if l.stage != working || offered == 0 {
+		return false
+	}
+	tell := l.turnedAway || offered < l.capacity-l.running
+	l.turnedAway = false
+	return tell
 }
 
 // intent is what the worker wants, in the words of the wire.
 func (l *lifecycle) intent() messages.WorkerIntent {
-	if l.draining {
-		return messages.IntentDraining
+	if l.stage == working {
+		return messages.IntentNone
 	}
-	return messages.IntentNone
+	return messages.IntentDraining
 }
 
 // idle tells whether nothing is owed: no step runs, and every result is acknowledged.

@@ -65,10 +65,11 @@ type session struct {
 	terms  terms  // set by enroll
 
 	// Agent.mu guards these.
-	ids      int
-	status   string // the id of the last announcement, or empty
-	told     bool   // which was answered
-	promises promises
+	ids       int
+	status    string // the id of the last announcement, or empty
+	told      bool   // it was answered
+	announced bool   // it says that the worker drains
+	promises  promises
 }
 
 func newSession(a *Agent, link Link) *session {
@@ -98,7 +99,7 @@ func (s *session) end(e ending) {
 	}
 }
 
-// enroll introduces the worker. Nothing is in flight then: what was, was killed with its connection.
+// enroll introduces the worker. No step runs then: what did was killed with its connection, and how it ended is told.
 func (s *session) enroll() error {
 	var enrolled atomic.Bool
 	giveUp := func(err error) func() {
@@ -112,7 +113,7 @@ func (s *session) enroll() error {
 	defer timer.Stop()
 	// Somebody who leaves waits for the answer a little, so that the orchestrator does not have to miss the worker.
 	defer context.AfterFunc(s.a.leaving, func() { timer.Reset(leaveTimeout) })()
-	defer context.AfterFunc(s.a.killed, giveUp(errLeaving))()
+	defer context.AfterFunc(s.a.gone, giveUp(errLeaving))()
 
 	id := s.newID()
 	sent := FenceClock()
@@ -137,6 +138,7 @@ func (s *session) enroll() error {
 	}
 	s.terms.ping = max(s.terms.ping, leastPing)
 	s.a.keep(s.terms.fence(sent))
+	s.a.settle(r)
 	return nil
 }
 
@@ -149,7 +151,8 @@ func (s *session) introduction() *messages.EnrollParams {
 		ProtocolMin: messages.ProtocolMin, ProtocolMax: messages.ProtocolVersion,
 		Version: a.cfg.Version, Platform: runtime.GOOS, Arch: runtime.GOARCH, Labels: a.cfg.Labels.Proto(),
 		Capacity: int32(a.cfg.Concurrency), SlotsOffered: int32(a.life.slotsOffered()),
-		Intent: string(a.life.intent()), Reason: a.life.reason, DispatchSeq: a.life.seq,
+		Intent: string(a.life.intent()), Reason: a.life.said, DispatchSeq: a.life.seq,
+		InFlight: a.inFlight(), LastSession: a.lastSession,
 	}
 }
 
@@ -193,10 +196,8 @@ func (s *session) serve() ending {
 	a.mu.Lock()
 	a.session = s
 	a.out.newSession()
-	a.life.newSession()
-	if a.life.draining {
-		a.announce()
-	}
+	a.life.connected(time.Now())
+	a.advance()
 	a.mu.Unlock()
 
 	var loops sync.WaitGroup
@@ -213,13 +214,14 @@ func (s *session) serve() ending {
 	a.mu.Lock()
 	a.session = nil
 	end.lost = len(a.life.known)
+	a.life.disconnected(s.terms.grace, time.Now())
 	a.mu.Unlock()
 	why := "the connection was lost"
 	if end.err != nil {
 		why = end.err.Error()
 	}
 	if err := a.abandon(why); err != nil {
-		reason, _ := a.left()
+		reason, _ := a.stopReason()
 		return ending{stop: reason, err: err}
 	}
 	a.performing.Wait()
@@ -232,11 +234,6 @@ func (s *session) watch() ending {
 	live := newLiveness(s.terms.ping, time.Now())
 	ticker := time.NewTicker(s.terms.ping)
 	defer ticker.Stop()
-	killed := a.killed.Done()
-	limit := time.NewTimer(time.Hour)
-	limit.Stop()
-	defer limit.Stop()
-	phase := staying
 	for {
 		select {
 		case end := <-s.over:
@@ -251,70 +248,28 @@ func (s *session) watch() ending {
 				return ending{err: errWriteStuck}
 			}
 			s.ping()
-		case <-killed:
-			killed = nil
-			phase = killing
-			limit.Reset(a.patience())
 		case <-a.changed:
-		case <-limit.C:
-			return s.lastWord(phase)
+		case <-a.gone.Done():
 		}
-		if done := s.leaving(&phase, limit); done {
-			return s.lastWord(phase)
+		if end, leaves := s.leaves(); leaves {
+			return end
 		}
 	}
 }
 
-// phase is how far a worker is in leaving.
-//
-//	staying ─> finishing ─> gone
-//	   └───────> killing ─> reporting ─> gone
-type phase string
-
-const (
-	staying   phase = "staying"   // nobody wants it to leave, or steps run or results wait
-	finishing phase = "finishing" // nothing is owed; its announcement is not answered yet
-	killing   phase = "killing"   // KILL was sent to its steps
-	reporting phase = "reporting" // they are dead; their results wait to be acknowledged
-)
-
-// leaving moves the phase on, and tells whether the worker may go.
-func (s *session) leaving(p *phase, limit *time.Timer) bool {
+// leaves tells whether the worker goes now, and how.
+func (s *session) leaves() (_ ending, now bool) {
 	a := s.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.life.draining {
-		return false
-	}
-	switch *p {
-	case staying:
-		if !a.life.idle() {
-			return false
-		}
-		*p = finishing
-		limit.Reset(leaveTimeout)
-		return s.told
-	case finishing:
-		return s.told
-	case killing:
-		if a.life.running > 0 {
-			return false
-		}
-		*p = reporting
-		limit.Reset(forcedReport)
-		return a.life.idle() && s.told
+	switch {
+	case a.life.gone && a.life.running > 0:
+		return ending{stop: a.life.stopReason(), err: errStepsLeft}, true
+	case a.life.gone, a.life.stage != working && a.life.idle() && s.told:
+		return ending{stop: a.life.stopReason()}, true
 	default:
-		return a.life.idle() && s.told
+		return ending{}, false
 	}
-}
-
-// lastWord is how the connection of a worker ends that leaves.
-func (s *session) lastWord(p phase) ending {
-	reason, _ := s.a.left()
-	if p == killing {
-		return ending{stop: reason, err: errStepsLeft}
-	}
-	return ending{stop: reason}
 }
 
 // leave closes the connection the polite way, if the peer still answers.

@@ -53,8 +53,7 @@ func (s *session) onRequest(id string, r *messages.Request) {
 	case *messages.Request_WorkerAbort:
 		s.a.onAbort(id, params.WorkerAbort)
 	case *messages.Request_WorkerOrder:
-		s.say(responseTo(id, messages.VerbWorkerOrder, &messages.OrderResult{}))
-		s.onDrain(params.WorkerOrder.GetReason())
+		s.onOrder(id, params.WorkerOrder)
 	case *messages.Request_WorkerGoodbye:
 		s.say(responseTo(id, messages.VerbWorkerGoodbye, &messages.GoodbyeResult{}))
 		s.end(endingOf(goodbyeFault(params.WorkerGoodbye), s.a.cfg, false))
@@ -69,18 +68,15 @@ func (s *session) onRequest(id string, r *messages.Request) {
 	}
 }
 
-// onDrain drains because the orchestrator asks for it. A repeat is answered with what the worker has in mind.
-func (s *session) onDrain(reason string) {
-	if reason == "" || StopReason(reason) == StopSignal {
-		reason = string(StopDrained)
+// onOrder does what the orchestrator orders. A repeat is answered with what the worker has in mind.
+func (s *session) onOrder(id string, p *messages.OrderParams) {
+	switch action := p.GetAction(); action {
+	case orderDrain, orderResume:
+		s.say(responseTo(id, messages.VerbWorkerOrder, &messages.OrderResult{}))
+		s.a.obey(action, p.GetReason())
+	default:
+		s.say(errorFrame(id, messages.CodeInvalid, fmt.Sprintf("a worker knows no order %q: want drain or resume", action)))
 	}
-	if s.a.drain(reason) {
-		s.a.performing.Go(func() { s.a.emit(Event{Kind: EventDraining, Reason: reason}) })
-		return
-	}
-	s.a.mu.Lock()
-	defer s.a.mu.Unlock()
-	s.a.announce()
 }
 
 // onAnswer settles what the worker itself asked.

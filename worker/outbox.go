@@ -88,7 +88,10 @@ func (s *sink) sendSome(stream Stream, p []byte) (int, error) {
 		a.out.ask(f, min(len(p), f.fits(stream)))
 	}
 	n := f.granted
-	if n == 0 {
+	switch {
+	case n == 0 && f.hurried:
+		return 0, errDropped
+	case n == 0:
 		return 0, nil
 	}
 	if a.out.write(f, stream, p[:n], time.Now()) {

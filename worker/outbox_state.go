@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -49,6 +50,7 @@ type flow struct {
 	waits     time.Time       // since when something that was sent waits for an acknowledgement; zero if nothing does
 	queued    bool            // in outbox.ready
 	dropped   bool
+	hurried   bool // its writer does not wait for credit
 
 	want    int // bytes of credit that a writer waits for
 	granted int // bytes of credit that it has and has not used
@@ -126,6 +128,9 @@ func (o *outbox) again(id string) {
 // ask returns how many of want bytes f may write now. Without any, f stands in line for them.
 func (o *outbox) ask(f *flow, want int) int {
 	n := o.room(f, want, len(o.waiting) == 0)
+	if n == 0 && f.hurried {
+		return 0
+	}
 	if n == 0 {
 		f.want = want
 		o.waiting = append(o.waiting, f)
@@ -300,15 +305,45 @@ func (o *outbox) drop(id string) {
 	f.dropped = true
 	f.accepted, f.startSent, f.finalDue = false, true, false
 	f.chunks, f.next, f.open, f.waits = nil, 0, chunk{}, time.Time{}
-	if i := slices.Index(o.waiting, f); i >= 0 {
-		o.waiting = slices.Delete(o.waiting, i, i+1)
-	}
+	o.leaveLine(f)
 	o.served = append(o.served, f)
 	o.serve()
 }
 
-// newSession forgets the control frames of the connection before.
-func (o *outbox) newSession() { o.control = fifo[*messages.Frame]{} }
+// hurry lets nothing of the flow wait for credit any more: what there is none for is thrown away.
+func (o *outbox) hurry(f *flow) {
+	if f.dropped || f.hurried {
+		return
+	}
+	f.hurried, f.want = true, 0
+	o.leaveLine(f)
+	o.served = append(o.served, f)
+	o.serve()
+}
+
+// leaveLine takes a writer out of the line for credit.
+func (o *outbox) leaveLine(f *flow) {
+	if i := slices.Index(o.waiting, f); i >= 0 {
+		o.waiting = slices.Delete(o.waiting, i, i+1)
+	}
+}
+
+// adopt goes on with a flow under the id that its frames have from now on.
+func (o *outbox) adopt(f *flow, frame string) {
+	f.frame = frame
+	if f.final != nil { // a copy: the one that was sent may still be read
+		f.final = &messages.Frame{Id: frame, Body: f.final.GetBody()}
+	}
+}
+
+// newSession forgets the control frames of the connection before, and makes due again what may have been lost with it.
+func (o *outbox) newSession() {
+	o.control = fifo[*messages.Frame]{}
+	for _, f := range slices.SortedFunc(maps.Values(o.flows), func(a, b *flow) int { return cmp.Compare(a.id, b.id) }) {
+		f.next, f.finalDue, f.waits = 0, f.final != nil, time.Time{}
+		o.enqueue(f)
+	}
+}
 
 // say adds a control frame.
 func (o *outbox) say(f *messages.Frame) { o.control.push(f) }
