@@ -25,7 +25,7 @@ func ask[R proto.Message](f *Fleet, verb messages.Verb, params proto.Message) R 
 	f.t.Helper()
 	ctx, cancel := f.patience()
 	defer cancel()
-	got, err := f.Do(ctx, verb, params, nil)
+	got, err := f.insist(ctx, verb, params)
 	if err != nil {
 		f.t.Fatalf("testkit: %s: %v", verb, err)
 	}

@@ -79,6 +79,16 @@ func (f *Fleet) audit() []string {
 	if f.bubble {
 		b.executions()
 	}
+	if n := b.metrics.Findings; n > 0 {
+		b.find("the orchestrator's own auditor has found %d faults", n)
+	}
+	own, err := system.Audit(ctx)
+	if err != nil {
+		b.find("the orchestrator's own auditor cannot read the books: %v", err)
+	}
+	for _, o := range own {
+		b.find("the orchestrator's own auditor says of %s %s: %s", o.Kind, o.ID, o.Text)
+	}
 	if n := b.metrics.Restarts; n > 0 && !f.settings.faults {
 		b.find("%d actors have panicked", n)
 	}
@@ -201,7 +211,7 @@ func (b *books) leasesAndQueue() {
 		case messages.StepRunning:
 			lease := persistence.LeaseID(s.GetDispatchId(), s.GetGeneration())
 			running[lease] = true
-			if l := b.leases[lease]; l == nil || l.GetState() != string(messages.LeaseActive) {
+			if l := b.leases[lease]; (l == nil || l.GetState() != string(messages.LeaseActive)) && !b.awaited(lease) {
 				b.find("step %s runs as %s, and that lease is %q", id, lease, l.GetState())
 			}
 		case messages.StepQueued:
@@ -222,6 +232,13 @@ func (b *books) leasesAndQueue() {
 			b.find("pending dispatch %s is %s, and its step %s does not wait as it", id, w.GetState(), w.GetStep())
 		}
 	}
+}
+
+// awaited tells whether a restart of the orchestrator has expired the lease: its step waits for the worker to come back.
+func (b *books) awaited(lease string) bool {
+	r := &messages.LeaseRecord{}
+	rec, err := b.journal.Get(persistence.KindLease, lease)
+	return err == nil && proto.Unmarshal(rec.Body, r) == nil && r.GetOutcome().GetStatus() == "restart"
 }
 
 // slots: what the scheduler takes for taken are the leases that have not ended, and its line is the waits.

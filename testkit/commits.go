@@ -9,16 +9,16 @@ import (
 // stands in one commit must never be seen apart. It reads all that lives each time, so it is for small tests.
 func WithEveryCommit() Option { return func(s *settings) { s.everyCommit = true } }
 
-// watchCommits adds that look to what the test does in the journal.
+// watchCommits adds that look, and a crash that is due, to what the test does in the journal.
 func (f *Fleet) watchCommits(after func(*persistence.Batch) error) func(*persistence.Batch) error {
-	if !f.settings.everyCommit {
-		return after
-	}
 	return func(b *persistence.Batch) error {
-		if journal := f.Journal(); journal != nil && f.System() != nil {
-			for _, finding := range halfDone(journal) {
-				f.t.Errorf("after a commit: %s", finding)
+		if store := f.Journal(); store != nil && f.System() != nil {
+			if f.settings.everyCommit {
+				for _, finding := range halfDone(store) {
+					f.t.Errorf("after a commit: %s", finding)
+				}
 			}
+			f.crashNow(store)
 		}
 		if after != nil {
 			return after(b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swampd/swampd/actors"
@@ -25,9 +26,45 @@ type link struct {
 	end     *gateway.PipeEnd
 	dropped bool // by the test; guarded by the worker's mutex
 
+	half atomic.Bool // nothing gets through any more, and neither end knows
+
 	mu      sync.Mutex
 	cut     bool // what still comes is lost
 	answers map[string]chan *messages.Frame
+}
+
+// weather is the orchestrator as it is reached through the network.
+type weather struct {
+	*actors.System
+	link *link
+}
+
+// Connect implements [actors.Orchestrator].
+func (w weather) Connect(conn actors.Conn, info actors.ConnInfo) (actors.Session, error) {
+	return w.System.Connect(weatherConn{conn, w.link}, info)
+}
+
+// weatherConn is the orchestrator's end of a link that may be half open.
+type weatherConn struct {
+	actors.Conn
+	link *link
+}
+
+// Send implements [actors.Conn].
+func (c weatherConn) Send(f *messages.Frame) error {
+	if c.link.half.Load() {
+		return nil
+	}
+	return c.Conn.Send(f)
+}
+
+// Ping implements [actors.Conn].
+func (c weatherConn) Ping(ctx context.Context) error {
+	if c.link.half.Load() {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return c.Conn.Ping(ctx)
 }
 
 func (l *link) expect(id string) <-chan *messages.Frame {
@@ -80,11 +117,14 @@ func (w *Worker) down(l *link, why *messages.Fault) {
 	w.link, w.fault, w.downSince = nil, why, time.Now()
 }
 
-// dialUntilAnswered dials again where no answer comes: the question, or the answer, may have been lost with an actor.
+// dialUntilAnswered dials again where no answer comes: the question, or the answer, may have been lost with an actor or
+// with the orchestrator.
 func (w *Worker) dialUntilAnswered(ctx context.Context, forget bool) error {
 	for {
 		err := w.dial(ctx, forget)
-		if !errors.Is(err, errNoAnswer) || !w.f.sleep(redialPause) {
+		var fault *messages.Fault
+		answered := errors.As(err, &fault) && fault.Code != messages.CodeNotReady && fault.Code != messages.CodeUnavailable
+		if err == nil || answered || ctx.Err() != nil || !w.f.sleep(redialPause) {
 			return err
 		}
 	}
@@ -100,11 +140,12 @@ func (w *Worker) dial(ctx context.Context, forget bool) error {
 	info := actors.ConnInfo{Remote: w.is.remote, Loopback: w.is.loopback}
 	old := w.link
 	w.mu.Unlock()
-	end, err := gateway.Pipe(system, info)
+	l := &link{answers: make(map[string]chan *messages.Frame)}
+	end, err := gateway.Pipe(weather{system, l}, info)
 	if err != nil {
 		return err
 	}
-	l := &link{end: end, answers: make(map[string]chan *messages.Frame)}
+	l.end = end
 	result, err := w.enroll(ctx, l, forget)
 	if err != nil {
 		_ = end.Close(messages.CodeUnavailable, "not enrolled") // it never fails

@@ -44,7 +44,7 @@ func (f *Fleet) Submit(yaml string) *Run {
 func (f *Fleet) SubmitAs(id, yaml string) (*Run, error) {
 	ctx, cancel := f.patience()
 	defer cancel()
-	_, err := f.Do(ctx, messages.VerbWorkflowRun, &messages.WorkflowRunParams{RunId: id, File: "test.yaml", Source: yaml}, nil)
+	_, err := f.insist(ctx, messages.VerbWorkflowRun, &messages.WorkflowRunParams{RunId: id, File: "test.yaml", Source: yaml})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *Run) follow() {
 		if err == nil {
 			return
 		}
-		if r.f.ctx.Err() != nil || r.f.System() == system {
+		if r.f.ctx.Err() != nil || !gone(err) || !r.f.sleep(askAgain) {
 			r.lose(err)
 			return
 		}

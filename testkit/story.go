@@ -35,7 +35,7 @@ func (b *books) stories() {
 			}
 			events = append(events, r)
 		}
-		for _, fault := range tellStory(events) {
+		for _, fault := range tellStory(events, b.f.restarted()) {
 			b.find("run %s: %s", id, fault)
 		}
 		b.agrees(id, record, events)
@@ -90,8 +90,9 @@ func stepStatusAfter(kind string) string {
 	}
 }
 
-// tellStory checks that the events of a run tell a story, and returns what is wrong with it.
-func tellStory(events []*messages.RunEvent) []string {
+// tellStory checks that the events of a run tell a story, and returns what is wrong with it. After a restart of the
+// orchestrator a step that waited waits again.
+func tellStory(events []*messages.RunEvent, restarted bool) []string {
 	// What may follow what, for one step; "" is before its first event.
 	queued, dispatched, lost := messages.EventStepQueued, messages.EventStepDispatched, messages.EventStepWorkerLost
 	succeeded, failed, cancelled := messages.EventStepSucceeded, messages.EventStepFailed, messages.EventStepCancelled
@@ -101,6 +102,9 @@ func tellStory(events []*messages.RunEvent) []string {
 		queued:                    {dispatched, failed, cancelled},
 		dispatched:                {succeeded, failed, cancelled, lost, queued},
 		lost:                      {queued, failed, cancelled},
+	}
+	if restarted {
+		follows[queued] = append(follows[queued], queued)
 	}
 	var faults []string
 	fault := func(i int, format string, args ...any) {

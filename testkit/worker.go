@@ -192,6 +192,15 @@ func (w *Worker) Drop() {
 	w.cut()
 }
 
+// HalfOpen lets nothing through any more, in either direction, without telling either end.
+func (w *Worker) HalfOpen() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.link != nil {
+		w.link.half.Store(true)
+	}
+}
+
 // A ReconnectOption changes how a worker comes back.
 type ReconnectOption func(*reconnect)
 
@@ -350,7 +359,7 @@ func (w *Worker) Send(frame *messages.Frame) {
 	w.mu.Lock()
 	l := w.link
 	w.mu.Unlock()
-	if l != nil {
+	if l != nil && !l.half.Load() {
 		_ = l.end.Write(context.WithoutCancel(w.f.ctx), frame) // a frame on a socket that has gone is lost
 	}
 }

@@ -1,0 +1,109 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
+	"github.com/swampd/swampd/persistence/memstore"
+)
+
+// Crash ends the orchestrator as the death of its process would: what was committed stays, whether or not somebody was
+// told, and every connection is cut.
+func (f *Fleet) Crash() {
+	f.t.Helper()
+	f.mu.Lock()
+	system, store, workers := f.system, f.store, f.workers
+	f.system = nil
+	f.mu.Unlock()
+	if system == nil {
+		f.t.Error("testkit: the orchestrator is down already")
+		return
+	}
+	snapshot := store.Crash()
+	for _, w := range workers {
+		w.cut() // nothing that a dead process still says may arrive
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime) //nolint:usetesting // it may be the end of the test
+	defer cancel()
+	if err := errors.Join(system.Stop(ctx), store.Close()); err != nil {
+		f.t.Errorf("testkit: crash: %v", err)
+	}
+	f.mu.Lock()
+	f.snapshot = snapshot
+	f.crashes++
+	f.mu.Unlock()
+}
+
+// Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left.
+func (f *Fleet) Restart() {
+	f.t.Helper()
+	f.mu.Lock()
+	up := f.system != nil
+	f.mu.Unlock()
+	if up {
+		f.t.Error("testkit: the orchestrator is up")
+		return
+	}
+	if err := f.boot(); err != nil {
+		f.t.Errorf("testkit: restart the orchestrator: %v", err)
+	}
+}
+
+// restarted tells whether there was a restart.
+func (f *Fleet) restarted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.crashes > 0
+}
+
+// CrashAtBatch has the orchestrator die right after the nth batch of commits from now on, before anybody is told of it, and
+// come back after a while. Meanwhile the methods that ask it something wait for it, as its clients do.
+func (f *Fleet) CrashAtBatch(n int, while time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crashIn, f.crashFor = n, while
+}
+
+// crashNow is called after each batch.
+func (f *Fleet) crashNow(store *memstore.Store) {
+	f.mu.Lock()
+	due := f.crashIn == 1
+	f.crashIn--
+	while := f.crashFor
+	f.mu.Unlock()
+	if !due {
+		return
+	}
+	store.Crash()
+	f.wg.Go(func() {
+		f.Crash()
+		if f.sleep(while) {
+			f.Restart()
+		}
+	})
+}
+
+// insist asks again while the orchestrator is down or goes down with the question in hand. Questions may be repeated: a
+// run has its id.
+func (f *Fleet) insist(ctx context.Context, verb messages.Verb, params proto.Message) (proto.Message, error) {
+	for {
+		got, err := f.Do(ctx, verb, params, nil)
+		if err == nil || !gone(err) || ctx.Err() != nil || !f.sleep(askAgain) {
+			return got, err
+		}
+	}
+}
+
+// askAgain is how long a client waits before it asks an orchestrator again that has gone.
+const askAgain = 50 * time.Millisecond
+
+// gone tells whether an error says that the orchestrator is down, or goes down.
+func gone(err error) bool {
+	code := messages.CodeOf(err)
+	return errors.Is(err, persistence.ErrClosed) || code == messages.CodeNotReady || code == messages.CodeUnavailable
+}
