@@ -92,9 +92,11 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 			}
 		}
 	})
-	partial := time.NewTicker(partialAfter)
-	defer partial.Stop()
+	var partial <-chan time.Time // only while an unfinished line is held back: a quiet follower costs nothing
 	for {
+		if partial == nil && s.holds() {
+			partial = time.After(partialAfter)
+		}
 		select {
 		case batch := <-events:
 			for _, e := range batch {
@@ -107,7 +109,8 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 			if err := s.output(dispatch); err != nil {
 				return "", err
 			}
-		case <-partial.C:
+		case <-partial:
+			partial = nil
 			if err := s.partials(); err != nil {
 				return "", err
 			}
@@ -292,6 +295,16 @@ func (s *story) rest() error {
 		}
 	}
 	return nil
+}
+
+// holds tells whether an unfinished line is held back.
+func (s *story) holds() bool {
+	for _, t := range s.tails {
+		if len(t.held) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // partials emits unfinished lines that have waited long enough.
