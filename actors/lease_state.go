@@ -91,6 +91,7 @@ type leaseState struct {
 type leaseFrame struct {
 	lease   string
 	session uint64
+	worker  string // whose session it is
 	frame   *messages.Frame
 }
 
@@ -203,7 +204,12 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		}
 		return l, decision{effects: []effect{tell{c.step, leaseUp{l.id()}}}}
 	case leaseFrame:
+		if c.worker != l.worker && l.unknown == "" { // a dispatch belongs to the worker that was sent it
+			return l, decision{effects: []effect{forgetIt(c)}}
+		}
 		return l.frame(c, at)
+	case poisoned:
+		return l.poisoned(at)
 	case cancelLease:
 		return l.cancel(c, at)
 	case leaseSocketLost:
@@ -343,6 +349,11 @@ func (l leaseState) ack(done bool) effect {
 	return transmit{l.session, &messages.Frame{Id: l.id(), Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: l.durable, Done: done}}}}
 }
 
+// forgetIt tells a worker to forget a dispatch that is not its own, or it would repeat its word for ever.
+func forgetIt(c leaseFrame) effect {
+	return transmit{c.session, &messages.Frame{Id: c.lease, Body: &messages.Frame_Ack{Ack: &messages.Ack{Done: true}}}}
+}
+
 func (l leaseState) accept(at moment) (leaseState, decision) {
 	if l.accepted {
 		return l, decision{}
@@ -460,6 +471,25 @@ func (l leaseState) cancel(c cancelLease, at moment) (leaseState, decision) {
 	}
 	l.version++
 	return l, decision{writes: []write{l.write()}}
+}
+
+// poisoned gives the dispatch up: what its worker says of it cannot be heard. Its step fails, and it does not hold its slot
+// for ever; should the worker still be at it, it refuses what comes next.
+func (l leaseState) poisoned(at moment) (leaseState, decision) {
+	if l.state.Ended() {
+		return l, decision{}
+	}
+	o := l.outcome
+	if l.state == messages.LeaseActive {
+		o = &messages.Outcome{
+			Status: outcomeFailed, Code: string(messages.CodeInternal), FinalOffset: l.received, EndedAt: messages.Time(at.now),
+			Error: "internal error: the actor of the step's dispatch panicked at the same command each time",
+		}
+	}
+	kill := tell{workerAddress(l.worker), cancelDispatch{l.id(), true}}
+	l, d := l.end(messages.LeaseFailed, o, at)
+	d.effects = append([]effect{kill}, d.effects...)
+	return l, d
 }
 
 // fence decides the outcome without the worker. The slot stays taken until the worker answers or is gone.

@@ -51,7 +51,7 @@ func (i *actorInfo) received(msg any) {
 	i.last.Store(reflect.TypeOf(msg))
 }
 
-// panicked, succeeded and isPoison are called by the actor alone.
+// panicked, succeeded, suspect and isPoison are called by the actor alone.
 func (i *actorInfo) panicked(command string) {
 	if i.panics == nil {
 		i.panics = make(map[string]int)
@@ -65,6 +65,9 @@ func (i *actorInfo) succeeded(cmd any) {
 	}
 }
 
+// suspect tells whether a command that has panicked may come again.
+func (i *actorInfo) suspect() bool { return len(i.panics) > 0 }
+
 func (i *actorInfo) isPoison(cmd any) bool {
 	return len(i.panics) > 0 && i.panics[commandKey(cmd)] >= poisonAfter
 }
@@ -72,10 +75,17 @@ func (i *actorInfo) isPoison(cmd any) bool {
 // identified is a command that is the same one when it comes again.
 type identified interface{ identity() string }
 
-// commandKey tells commands apart for the count of panics.
+// commandKey tells commands apart for the count of panics. A batch of several counts as itself, since nobody knows which of
+// them it was.
 func commandKey(cmd any) string {
-	if batch, ok := cmd.([]any); ok && len(batch) == 1 {
+	if batch, ok := cmd.([]any); ok {
+		if len(batch) > 1 {
+			return "batch"
+		}
 		cmd = batch[0]
+	}
+	if given, ok := cmd.(poisoned); ok {
+		cmd = given.cmd
 	}
 	key := commandName(cmd)
 	if c, ok := cmd.(identified); ok {

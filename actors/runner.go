@@ -66,7 +66,7 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		r.sys.forget(msg.Who.GetId())
 	case flushBatch:
-		r.guard(r.batch, func() { r.flush(ctx) })
+		r.flush(ctx)
 	case timerElapsed:
 		if cmd, ok := r.timers.due(msg); ok {
 			r.guard(cmd, func() { r.take(ctx, cmd) })
@@ -90,7 +90,9 @@ func (r *runner[S]) started(ctx actor.Context) {
 	r.timers.init(r.sys, ctx.Self())
 	r.owed.init(r.sys, ctx.Self())
 	if r.info.restarts.Load() > 0 {
-		r.guard("start", func() { r.ensureLoaded(ctx, nil) })
+		const start = "start"
+		r.guard(start, func() { r.ensureLoaded(ctx, nil) })
+		r.info.succeeded(start)
 	}
 }
 
@@ -106,7 +108,6 @@ func (r *runner[S]) guard(cmd any, fn func()) {
 		}
 	}()
 	fn()
-	r.info.succeeded(cmd)
 }
 
 // commandName is a command's type, for people. Of a batch it is the first one's.
@@ -173,8 +174,15 @@ func (r *runner[S]) take(ctx actor.Context, cmd any) {
 func (r *runner[S]) flush(ctx actor.Context) {
 	batch := r.batch
 	r.batch, r.stands = nil, false
-	if len(batch) > 0 && !r.ending {
-		r.handle(ctx, batch)
+	switch {
+	case len(batch) == 0 || r.ending:
+	case r.info.suspect(): // one of them may be poison: each by itself shows which
+		for _, cmd := range batch {
+			r.guard(cmd, func() { r.handle(ctx, []any{cmd}) })
+		}
+		r.info.succeeded(batch)
+	default:
+		r.guard(batch, func() { r.handle(ctx, batch) })
 	}
 }
 
@@ -183,6 +191,7 @@ func (r *runner[S]) handle(ctx actor.Context, cmd any) {
 	next, d := r.machine.step(r.state, cmd, at)
 	r.carry(ctx, cmd, next, d, at)
 	r.settle(at)
+	r.info.succeeded(cmd)
 }
 
 // settle looks at what the state owes now.

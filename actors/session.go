@@ -214,7 +214,7 @@ func (s *session) frame(f *messages.Frame) {
 		}
 	case *messages.Frame_Response, *messages.Frame_Error, *messages.Frame_Event:
 		if s.worker != "" && strings.Contains(f.GetId(), "/") {
-			s.sys.tell(leaseAddress(f.GetId()), leaseFrame{f.GetId(), s.number, f})
+			s.sys.tell(leaseAddress(f.GetId()), leaseFrame{f.GetId(), s.number, s.worker, f})
 		}
 	case *messages.Frame_Ack:
 	default:

@@ -553,7 +553,9 @@ func (s stepState) poisoned(at moment) (stepState, decision) {
 	const text = "internal error: the step's actor panicked at the same command each time"
 	switch {
 	case s.status == messages.StepQueued:
-		return s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, string(messages.CodeInternal), at)
+		s, d := s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, string(messages.CodeInternal), at)
+		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: s.nextDispatch()}}) // of an assignment that it never answered
+		return s, d
 	case s.status.Ended():
 		return s, decision{}
 	default:

@@ -76,7 +76,7 @@ func (f *Fleet) audit() []string {
 	b.matches()
 	b.actors()
 	b.stories()
-	if f.bubble {
+	if f.bubble && !f.settings.twice {
 		b.executions()
 	}
 	if n := b.metrics.Findings; n > 0 {

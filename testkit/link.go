@@ -313,8 +313,11 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 				d.end()
 				delete(w.known, d.Lease)
 			}
+			w.mu.Unlock()
+			return
 		}
 		w.mu.Unlock()
+		l.answered(frame)
 	}
 }
 

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type settings struct {
 	faults       bool // the test breaks things on purpose
 	everyCommit  bool
 	jitter       bool
+	twice        bool
 }
 
 func defaults() settings {
@@ -58,6 +60,10 @@ func WithHook(fn func(actors.Point)) Option {
 // that some have panicked.
 func WithFaults() Option { return func(s *settings) { s.faults = true } }
 
+// WithoutExecutionCheck lets a step run on two workers at once: it is for workers that go on although they are lost, where
+// a real one would have killed its steps.
+func WithoutExecutionCheck() Option { return func(s *settings) { s.twice = true } }
+
 // WithJournal sets what happens in the journal: its hooks may delay a commit or let the disk fail.
 func WithJournal(options memstore.Options) Option {
 	return func(s *settings) { s.journal = options }
@@ -67,6 +73,8 @@ func WithJournal(options memstore.Options) Option {
 // empty field is any.
 type PanicAt struct {
 	Stage, Kind, Command string
+	// ID is the actor's, or a part of it; empty is any.
+	ID string
 	// Nth counts from 1; 0 is 1. Times is how often it panics from then on; 0 is once.
 	Nth, Times int
 }
@@ -79,7 +87,7 @@ func WithPanic(at PanicAt) Option {
 	last := first + max(at.Times, 1) - 1
 	matches := func(want, have string) bool { return want == "" || want == have }
 	hook := func(p actors.Point) {
-		if !matches(at.Stage, p.Stage) || !matches(at.Kind, p.Kind) || !matches(at.Command, p.Command) {
+		if !matches(at.Stage, p.Stage) || !matches(at.Kind, p.Kind) || !matches(at.Command, p.Command) || !strings.Contains(p.ID, at.ID) {
 			return
 		}
 		mu.Lock()

@@ -354,6 +354,17 @@ func (w *Worker) Ask(verb messages.Verb, params proto.Message) *messages.Frame {
 	}
 }
 
+// Await returns a channel that gets the next frame with that id which does not belong to a dispatch that the worker knows.
+func (w *Worker) Await(id string) <-chan *messages.Frame {
+	w.f.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.link == nil {
+		w.f.t.Fatalf("testkit: worker %s is not connected", w.name)
+	}
+	return w.link.expect(id)
+}
+
 // Send sends any frame. It is lost while the worker has no connection.
 func (w *Worker) Send(frame *messages.Frame) {
 	w.mu.Lock()

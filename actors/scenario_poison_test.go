@@ -1,0 +1,106 @@
+package actors_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/testkit"
+)
+
+// A command that panics every time is given up after a few tries: what it belongs to fails visibly, and everything else
+// goes on.
+func TestPoison_ACommandThatPanicsEveryTimeIsGivenUpAndNothingElse(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		kind, command string
+		want          messages.RunStatus
+	}{
+		{"step", "assignStep", messages.RunFailed},
+		{"step", "leaseEnded", messages.RunFailed},
+		{"lease", "leaseFrame", messages.RunFailed},
+		{"run", "stepEnded", messages.RunSucceeded}, // a run that starts again reads how its steps have ended
+	}
+	for _, tt := range tests {
+		t.Run(tt.kind+" "+tt.command, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				at := testkit.PanicAt{Stage: "decided", Kind: tt.kind, Command: tt.command, ID: "run-0001", Times: 1_000_000}
+				f := testkit.Start(t, testkit.WithPanic(at), testkit.WithQueueTimeout(time.Hour))
+				run := f.Submit(single)
+				run.WaitEvent(messages.EventStepQueued)
+				f.Worker("gpu-1", gpu(), testkit.AutoRun())
+				run.WaitStatus(tt.want)
+				if tt.want == messages.RunFailed {
+					run.WaitEvent(messages.EventStepFailed, "code=internal")
+				}
+				if sinceStart() > 10*time.Minute {
+					t.Errorf("it took %s to end", sinceStart())
+				}
+				f.Submit(single).WaitStatus(messages.RunSucceeded)
+			})
+		})
+	}
+}
+
+func TestPoison_ASubmitThatPanicsEveryTimeIsAnsweredWithInternal(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		f := testkit.Start(t, testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "run", Command: "submitRun", Times: 1_000_000}))
+		if _, err := f.SubmitAs("mine", single); codeOf(err) != messages.CodeInternal {
+			t.Errorf("got %v, want internal", err)
+		}
+	})
+}
+
+func TestPoison_ASchedulerThatGivesUpEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		f := testkit.Start(t, testkit.WithPanic(testkit.PanicAt{Kind: "scheduler", Times: 1000, Nth: 3}))
+		system := f.System()
+		if _, err := f.SubmitAs("mine", single); err != nil {
+			t.Logf("submit: %v", err) // it may come too late
+		}
+		select {
+		case <-system.Failed():
+		case <-time.After(5 * time.Minute):
+			t.Error("the scheduler panics again and again, and the orchestrator does not fail")
+		}
+		f.Crash()
+	})
+}
+
+func TestPanics_ASchedulerThatPanicsWithStepsInLineKeepsThemAll(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"workerKnown", "releaseSlot", "offerStep", "deadlineElapsed", "workerStirred"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				f := testkit.Start(t, testkit.WithEveryCommit(), testkit.WithQueueTimeout(0),
+					testkit.WithPanic(testkit.PanicAt{Kind: "scheduler", Command: command}))
+				var runs []*testkit.Run
+				for range 20 {
+					runs = append(runs, f.Submit(single))
+					f.Settle()
+				}
+				soon := f.Submit(oneStep("labels: {quantum: yes}, queueTimeout: 5"))
+				soon.WaitStatus(messages.RunFailed)
+				w := f.Worker("gpu-1", gpu())
+				w.NextDispatch().RefuseBusy()
+				f.Advance(10 * time.Millisecond)
+				w.SayIdle()
+				for range runs { // who offers itself first to a new scheduler may be served first
+					w.NextDispatch().Succeed()
+				}
+				for _, run := range runs {
+					run.WaitStatus(messages.RunSucceeded)
+					onceEach(f, run, "only")
+				}
+				f.Audit()
+				if n := f.Metrics().Restarts; n != 1 {
+					t.Errorf("%d actors have panicked, want the scheduler once", n)
+				}
+			})
+		})
+	}
+}
