@@ -19,8 +19,8 @@ type Follower struct {
 
 	mu     sync.Mutex
 	after  uint64  // the last event that Next returned
-	buf    []Event // handed over by the committer, in order; may begin above after+1
-	dirty  bool    // the journal may hold events that buf does not
+	buf    []Event // handed over by the committer, without a gap among them; may begin above after+1
+	dirty  bool    // the journal may hold events that buf does not; until it has been read, buf takes no more
 	closed bool    // by Close
 	ended  bool    // the journal closed
 }
@@ -51,7 +51,6 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 				f.mu.Unlock()
 				return events, nil
 			}
-			f.skip()
 			continue
 		}
 		select {
@@ -63,8 +62,8 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 }
 
 // take returns what the buffer holds if it continues where the follower stands, and else whether to read the journal.
-// It clears dirty before that read: what is published from then on comes through the buffer, so that nothing falls
-// between the two.
+// Before that read it empties the buffer and clears dirty: what is published from then on comes through the buffer, and
+// what was published before is there to be read, so that nothing falls between the two.
 func (f *Follower) take() (events []Event, read bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,18 +79,8 @@ func (f *Follower) take() (events []Event, read bool, err error) {
 		return events, false, nil
 	}
 	read = f.dirty || len(f.buf) > 0
-	f.dirty = false
+	f.buf, f.dirty = nil, false
 	return nil, read, nil
-}
-
-// skip is called when the journal has nothing between the follower and its buffer: those events were damaged and have been
-// set aside.
-func (f *Follower) skip() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.buf) > 0 && f.buf[0].Seq > f.after+1 {
-		f.after = f.buf[0].Seq - 1
-	}
 }
 
 func (f *Follower) position() uint64 {

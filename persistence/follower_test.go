@@ -12,6 +12,8 @@ import (
 type shelf struct {
 	events []Event
 	reads  int
+	// meanwhile, if set, happens once the page of a read stands, before the reader has it.
+	meanwhile func(read int)
 }
 
 func (s *shelf) read(_ string, after uint64, limit int) ([]Event, error) {
@@ -21,6 +23,9 @@ func (s *shelf) read(_ string, after uint64, limit int) ([]Event, error) {
 		if e.Seq > after && len(page) < limit {
 			page = append(page, e)
 		}
+	}
+	if s.meanwhile != nil {
+		s.meanwhile(s.reads)
 	}
 	return page, nil
 }
@@ -147,8 +152,35 @@ func TestFollower_PassesOverWhatTheJournalHasLost(t *testing.T) {
 		hub := newFollowers(s.read)
 		f := hub.add("s", 0)
 		idle(t, f, s)
-		hub.publish(packed(t, 3, 4)) // 1 and 2 were damaged, and so are 3 and 4 on the disk by now
+		s.events = numbered(3, 4) // 1 and 2 were damaged
+		hub.publish(packed(t, 3, 4))
 		next(t, f, 3, 4)
+		idle(t, f, s)
+		f.Close()
+	})
+}
+
+// The buffer is too full for a pack while the follower is pages behind, and takes a later one.
+func TestFollower_ABufferThatWasFullHasNoGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{events: numbered(1, 700)}
+		hub := newFollowers(s.read)
+		publish := func(from, to uint64) {
+			s.events = append(s.events, numbered(from, to)...)
+			hub.publish(packed(t, from, to))
+		}
+		s.meanwhile = func(read int) {
+			switch read {
+			case 2: // up to 512
+				publish(701, 900)
+				publish(901, 1000)
+			case 3: // up to 768
+				publish(1001, 1050)
+			}
+		}
+		f := hub.add("s", 0)
+		next(t, f, 1, 1050)
 		idle(t, f, s)
 		f.Close()
 	})

@@ -17,26 +17,35 @@ type engineLogger struct {
 	opened atomic.Bool
 }
 
-func (l *engineLogger) text(format string, args []any) error {
-	return fmt.Errorf("%s", strings.TrimSpace(fmt.Sprintf(format, args...)))
+// wants keeps what nobody reads from being formatted: Badger talks a lot.
+func (l *engineLogger) wants(level slog.Level) bool {
+	return l.logger.Enabled(context.Background(), level)
 }
+
+func text(format string, args []any) string { return strings.TrimSpace(fmt.Sprintf(format, args...)) }
 
 func (l *engineLogger) Errorf(format string, args ...any) {
 	level := slog.LevelDebug
 	if l.opened.Load() {
 		level = slog.LevelWarn
 	}
-	l.logger.Log(context.Background(), level, "journal engine reports an error", messages.KeyErr, l.text(format, args))
+	if l.wants(level) {
+		l.logger.Log(context.Background(), level, "journal engine reports an error", messages.KeyErr, text(format, args))
+	}
 }
 
 func (l *engineLogger) Warningf(format string, args ...any) {
-	l.logger.Warn("journal engine warns", messages.KeyErr, l.text(format, args))
+	l.logger.Warn("journal engine warns", messages.KeyErr, text(format, args))
 }
 
 func (l *engineLogger) Infof(format string, args ...any) {
-	l.logger.Debug("journal engine reports", messages.KeyReason, l.text(format, args))
+	if l.wants(slog.LevelDebug) {
+		l.logger.Debug("journal engine reports", messages.KeyReason, text(format, args))
+	}
 }
 
 func (l *engineLogger) Debugf(format string, args ...any) {
-	l.logger.Debug("journal engine details", messages.KeyReason, l.text(format, args))
+	if l.wants(slog.LevelDebug) {
+		l.logger.Debug("journal engine details", messages.KeyReason, text(format, args))
+	}
 }

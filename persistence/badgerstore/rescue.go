@@ -25,15 +25,32 @@ func rescueLogs(dir string, last mark) (folder string, err error) {
 	if err != nil || len(logs) == 0 {
 		return "", err
 	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
+	if err := copyFiles(logs, folder); err != nil {
 		return "", fmt.Errorf("copy the journal's logs: %w", err)
 	}
-	for _, log := range logs {
-		if err := copyFile(log, filepath.Join(folder, filepath.Base(log))); err != nil {
-			return "", errors.Join(fmt.Errorf("copy the journal's logs: %w", err), os.RemoveAll(folder))
+	return folder, nil
+}
+
+// copyFiles copies files to a new folder, which is there with all of them or not at all.
+func copyFiles(files []string, folder string) (err error) {
+	unfinished := folder + ".unfinished"
+	if err := os.RemoveAll(unfinished); err != nil { // of a process that died
+		return err
+	}
+	if err := os.Mkdir(unfinished, 0o700); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(unfinished))
+		}
+	}()
+	for _, file := range files {
+		if err := copyFile(file, filepath.Join(unfinished, filepath.Base(file))); err != nil {
+			return err
 		}
 	}
-	return folder, nil
+	return os.Rename(unfinished, folder)
 }
 
 // dropEmptyLogs removes logs without a byte: a process leaves one if it dies as it makes it, and Badger refuses to open
