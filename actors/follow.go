@@ -14,6 +14,9 @@ import (
 // followPage is how many events are read at a time.
 const followPage = 512
 
+// unseenAfter is when a dispatch is looked at that nobody watched from its beginning. Most have ended by then.
+const unseenAfter = 500 * time.Millisecond
+
 // partialAfter is how long an unfinished line is held back for its end.
 const partialAfter = 500 * time.Millisecond
 
@@ -66,10 +69,6 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 				}
 			}
 		})
-		select { // what is there already
-		case s.wakes <- dispatch:
-		default:
-		}
 	}
 	defer s.close()
 	if err := s.replay(after); err != nil {
@@ -92,10 +91,14 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 			}
 		}
 	})
-	var partial <-chan time.Time // only while an unfinished line is held back: a quiet follower costs nothing
+	// A quiet follower costs nothing: both timers run only while there is something to look at.
+	var partial, unseen <-chan time.Time
 	for {
 		if partial == nil && s.holds() {
 			partial = time.After(partialAfter)
+		}
+		if unseen == nil && s.unseen {
+			s.unseen, unseen = false, time.After(unseenAfter)
 		}
 		select {
 		case batch := <-events:
@@ -108,6 +111,13 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 		case dispatch := <-s.wakes:
 			if err := s.output(dispatch); err != nil {
 				return "", err
+			}
+		case <-unseen: // what was printed before anybody watched
+			unseen = nil
+			for dispatch := range s.tails {
+				if err := s.output(dispatch); err != nil {
+					return "", err
+				}
 			}
 		case <-partial:
 			partial = nil
@@ -177,6 +187,7 @@ type story struct {
 	current map[[2]string]*tail
 	offsets map[string]uint64
 	wakes   chan string
+	unseen  bool                                        // a dispatch has begun that may have printed before it was watched
 	watch   func(dispatch string, done <-chan struct{}) // nil: nobody waits for more
 }
 
@@ -245,6 +256,7 @@ func (s *story) note(r *messages.RunEvent) (over *tail) {
 func (s *story) start(t *tail) {
 	if s.watch != nil {
 		s.watch(t.dispatch, t.done)
+		s.unseen = true
 	}
 }
 
