@@ -71,8 +71,8 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 		})
 	}
 	defer s.close()
-	if err := s.replay(after); err != nil {
-		return "", err
+	if ended, err := s.replay(after); err != nil || ended != "" {
+		return ended, err
 	}
 
 	events := make(chan []persistence.Event)
@@ -205,15 +205,17 @@ func (s *story) close() {
 	s.tails = nil
 }
 
-// replay goes through the events that the client has had, to know which dispatches are under way.
-func (s *story) replay(until uint64) error {
+// replay goes through the events that the client has had, to know which dispatches are under way. It returns the run's
+// status if the client has had the last one, and only the answer was lost: nothing would ever come after it.
+func (s *story) replay(until uint64) (messages.RunStatus, error) {
+	var ended messages.RunStatus
 	for after := uint64(0); after < until; {
 		events, err := s.sys.journal.Events(s.run, after, followPage)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if len(events) == 0 {
-			return messages.Faultf(messages.CodeInvalid, "run %s has no event %d yet", s.run, until)
+			return "", messages.Faultf(messages.CodeInvalid, "run %s has no event %d yet", s.run, until)
 		}
 		for _, e := range events {
 			if e.Seq > until {
@@ -221,9 +223,10 @@ func (s *story) replay(until uint64) error {
 			}
 			r := &messages.RunEvent{}
 			if err := proto.Unmarshal(e.Body, r); err != nil {
-				return err
+				return "", err
 			}
 			s.note(r)
+			ended = endedBy(r.GetKind())
 			after = e.Seq
 		}
 		if events[len(events)-1].Seq > until {
@@ -234,7 +237,7 @@ func (s *story) replay(until uint64) error {
 	for _, t := range s.tails {
 		s.start(t)
 	}
-	return nil
+	return ended, nil
 }
 
 // note follows which dispatch a step has, and returns the one that the event ends.
@@ -277,17 +280,24 @@ func (s *story) event(e persistence.Event) (messages.RunStatus, error) {
 	if err := s.emit(&messages.Event{Event: &messages.Event_Run{Run: r}}); err != nil {
 		return "", err
 	}
-	switch r.GetKind() {
-	case messages.EventStepDispatched:
+	if r.GetKind() == messages.EventStepDispatched {
 		s.start(s.tails[r.GetDispatchId()])
-	case messages.EventRunSucceeded:
-		return messages.RunSucceeded, nil
-	case messages.EventRunFailed:
-		return messages.RunFailed, nil
-	case messages.EventRunCancelled:
-		return messages.RunCancelled, nil
 	}
-	return "", nil
+	return endedBy(r.GetKind()), nil
+}
+
+// endedBy is the status of a run after an event of that kind, if it is the run's last one.
+func endedBy(kind string) messages.RunStatus {
+	switch kind {
+	case messages.EventRunSucceeded:
+		return messages.RunSucceeded
+	case messages.EventRunFailed:
+		return messages.RunFailed
+	case messages.EventRunCancelled:
+		return messages.RunCancelled
+	default:
+		return ""
+	}
 }
 
 // output emits what a dispatch has printed since.
