@@ -22,6 +22,7 @@ type connectFlags struct {
 	tokenFD     int
 	labels      labelsValue
 	concurrency *countValue
+	life        *lifeFlags
 	cacheDir    string
 	noReconnect bool
 	logLevel    choiceValue
@@ -36,7 +37,7 @@ const (
 
 // connectCommand is swamp-worker, and swamp worker connect.
 func (a *app) connectCommand(name string) *cobra.Command {
-	f := &connectFlags{concurrency: concurrencyValue(), logLevel: logLevel()}
+	f := &connectFlags{concurrency: concurrencyValue(), life: newLifeFlags(), logLevel: logLevel()}
 	f.cacheDir, _ = worker.DefaultCacheDir() // without one the flag is needed
 	cmd := &cobra.Command{
 		Use:   name + " URL",
@@ -44,7 +45,7 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		Long: "Run a worker: it dials the orchestrator at URL (http, https, ws or wss, without a path), enrolls with a token,\n" +
 			"and runs the steps that it is given. URL may stand in the variable " + envOrchestratorURL + ".\n\n" +
 			"The first SIGTERM, SIGINT or SIGHUP drains it: it finishes what it runs, takes nothing new, and ends with 0. A\n" +
-			"second one kills its steps and ends it with 1.",
+			"second one kills its steps and ends it with 1. The flags below make it drain by itself; whatever comes first does.",
 		Example: "  swamp-worker https://swamp.example.com:4000 --token-file /run/secrets/swamp\n" +
 			"  SWAMP_WORKER_TOKEN=gpu-1.6f1c… swamp-worker ws://10.0.0.5:4000 --label gpu=true --concurrency 4",
 		Args: wants("[URL]"),
@@ -59,6 +60,7 @@ func (a *app) connectCommand(name string) *cobra.Command {
 	_ = flags.MarkHidden(flagTokenFD) // fails only for a flag that does not exist
 	flags.Var(&f.labels, "label", "label of this worker; repeat, or in the variable separate by commas")
 	flags.Var(f.concurrency, "concurrency", "how many steps run at a time; auto is the number of processors")
+	f.life.add(flags)
 	flags.StringVar(&f.cacheDir, "cache-dir", f.cacheDir, "`DIR` that holds this machine's identity; keep it, and give each worker on a machine its own")
 	flags.Lookup("cache-dir").DefValue = "" // it depends on the machine
 	flags.BoolVar(&f.noReconnect, "no-reconnect", false, "end when the connection is lost, and try once to make it")
@@ -92,15 +94,20 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		}
 		events := &eventPrinter{w: a.host.Stdout, json: a.json()}
 		agent, err := worker.New(worker.Config{
-			URL:         url,
-			Token:       token,
-			Labels:      messages.LabelsOf(f.labels.labels),
-			Concurrency: f.concurrency.n,
-			CacheDir:    cacheDir,
-			NoReconnect: f.noReconnect,
-			Version:     version(),
-			Logger:      log,
-			OnEvent:     events.print,
+			URL:           url,
+			Token:         token,
+			Labels:        messages.LabelsOf(f.labels.labels),
+			Concurrency:   f.concurrency.n,
+			MaxDispatches: f.life.dispatches.n,
+			IdleTimeout:   f.life.idle.d,
+			MaxUptime:     f.life.uptime.d,
+			DrainTimeout:  f.life.drain.d,
+			DrainMode:     worker.DrainMode(f.life.mode.value),
+			CacheDir:      cacheDir,
+			NoReconnect:   f.noReconnect,
+			Version:       version(),
+			Logger:        log,
+			OnEvent:       events.print,
 		})
 		if err != nil {
 			return err
@@ -174,7 +181,7 @@ func (a *app) work(ctx context.Context, agent *worker.Agent) error {
 			switch count {
 			case 1:
 				fmt.Fprintf(a.host.Stderr, "%s: draining, finishes what runs; a second signal kills it\n", s)
-				agent.Drain("signal")
+				agent.Drain(worker.StopSignal)
 			case 2:
 				fmt.Fprintf(a.host.Stderr, "%s: killing what runs\n", s)
 				agent.Kill()

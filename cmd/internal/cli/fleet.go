@@ -10,8 +10,9 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return a.group("worker", "Look at the fleet and its queue, admit and run workers",
-		a.workerListCommand(), a.workerShowCommand(), a.workerQueueCommand(), a.tokenCommand(), a.connectCommand("connect"))
+	return a.group("worker", "Look at the fleet and its queue, admit, run and drain workers",
+		a.workerListCommand(), a.workerShowCommand(), a.workerQueueCommand(), a.workerDrainCommand(), a.workerPauseCommand(),
+		a.workerResumeCommand(), a.tokenCommand(), a.connectCommand("connect"))
 }
 
 func (a *app) workerListCommand() *cobra.Command {

@@ -25,8 +25,12 @@ func shown() map[messages.Verb]proto.Message {
 		Name: "spot-1a2b3c4d", Status: "disconnected", Intent: "none", Health: "ok", Capacity: 1, LastSeenAt: messages.Time(at(-3 * time.Hour)),
 	}
 	return map[messages.Verb]proto.Message{
-		messages.VerbWorkerList: &messages.WorkerListResult{Items: []*messages.WorkerItem{busy, gone}, Count: 2},
-		messages.VerbWorkerShow: busy,
+		messages.VerbWorkerList:   &messages.WorkerListResult{Items: []*messages.WorkerItem{busy, gone}, Count: 2},
+		messages.VerbWorkerShow:   busy,
+		messages.VerbWorkerDrain:  busy,
+		messages.VerbWorkerPause:  busy,
+		messages.VerbWorkerResume: busy,
+		messages.VerbDoctorBooks:  &messages.DoctorBooksResult{},
 		messages.VerbWorkerQueueList: &messages.WorkerQueueListResult{Count: 1, Items: []*messages.QueueItem{{
 			QueueId: "q1", Requirement: "labels gpu=true", Why: "waiting for a worker matching labels gpu=true: no worker is connected",
 			Labels: map[string]string{"gpu": "true"}, RunId: "01957f3e-0000-7000-8000-000000000001", WorkflowName: "train", JobName: "fit",
@@ -72,7 +76,8 @@ func TestLists(t *testing.T) {
 		return shown()[verb], nil
 	})
 	commands := []string{
-		"worker list --all", "worker show gpu-1", "worker queue", "worker token create gpu-1", "worker token list", "worker token revoke gpu-1",
+		"worker list --all", "worker show gpu-1", "worker queue", "worker drain gpu-1", "worker pause gpu-1 --for 2h", "worker resume gpu-1",
+		"doctor books", "worker token create gpu-1", "worker token list", "worker token revoke gpu-1",
 		"run list", "run show r", "run cancel r", "actor tree",
 	}
 	for _, command := range commands {

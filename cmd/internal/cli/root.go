@@ -64,6 +64,7 @@ func (a *app) swampCommand() *cobra.Command {
 		a.runCommand(),
 		a.workerCommand(),
 		a.actorCommand(),
+		a.doctorCommand(),
 		a.serveCommand("serve"),
 		a.versionCommand(),
 		a.completionCommand(),
