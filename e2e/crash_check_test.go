@@ -185,7 +185,7 @@ func (s *storm) checkIdle() {
 func (s *storm) checkLogs() {
 	const killed, terminated = 137, 143
 	for _, p := range s.f.processes {
-		unborn := p.code == terminated && len(p.stdout()) == 0 // the signal came before the program had begun
+		unborn := p.code == terminated && len(p.stdout()) == 0                // the signal came before the program had begun
 		twice := p.code == 1 && strings.Contains(p.text(), "stopped: forced") // the storm has drained it again
 		if strings.HasPrefix(p.name, "swamp-worker ") && !p.alive() && p.code != killed && p.code != 0 && !unborn && !twice {
 			s.t.Errorf("a worker ended by itself with %d: %s", p.code, p.text())
