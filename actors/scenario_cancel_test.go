@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/testkit"
 )
@@ -159,6 +160,29 @@ func TestCancel_TwiceIsTheSameAndAfterTheEndChangesNothing(t *testing.T) {
 			t.Errorf("a run that had ended is %s now, with %d events after %d", got.GetStatus(), len(done.Events()), before)
 		}
 	})
+}
+
+// The run ends, and its step's actor with it, while the step still has an assignment in its mailbox.
+func TestCancel_AnAssignmentThatNobodyAnswersAnyMoreGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
+	slow := func(p actors.Point) {
+		if p.Stage == "decided" && p.Kind == "step" && p.Command == "cancelStep" {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	scenario(t, func(t *testing.T, f *testkit.Fleet) {
+		run := f.Submit(single)
+		run.WaitEvent(messages.EventStepQueued)
+		run.CancelStep("only")
+		run.CancelStep("only") // it is slow to find that there is nothing to do
+		f.Settle()
+		w := f.Worker("gpu-1", gpu())
+		f.Advance(time.Second)
+		run.Wait()
+		next := f.Submit(single)
+		w.NextDispatch().Succeed()
+		next.WaitStatus(messages.RunSucceeded)
+	}, testkit.WithHook(slow))
 }
 
 // A cancel and a dispatch that race have one winner: the step ended in the queue and had no lease, or it got one and was

@@ -402,7 +402,9 @@ func (s stepState) endEpisode(p messages.PendingState, status messages.StepStatu
 	d := decision{writes: []write{s.pendingWrite(p, at, "")}}
 	queueID := s.queueID
 	s, d = s.end(d, status, text, code, at)
-	d.then(tell{schedulerAddress(), withdrawStep{queueID}})
+	// An assignment may be on its way to an actor that is about to leave, and nobody would answer it: its slot is given back
+	// here. Where there is none, that changes nothing.
+	d.then(tell{schedulerAddress(), withdrawStep{queueID}}, tell{schedulerAddress(), releaseSlot{dispatchID: s.nextDispatch()}})
 	return s, d
 }
 
@@ -553,9 +555,7 @@ func (s stepState) poisoned(at moment) (stepState, decision) {
 	const text = "internal error: the step's actor panicked at the same command each time"
 	switch {
 	case s.status == messages.StepQueued:
-		s, d := s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, string(messages.CodeInternal), at)
-		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: s.nextDispatch()}}) // of an assignment that it never answered
-		return s, d
+		return s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, string(messages.CodeInternal), at)
 	case s.status.Ended():
 		return s, decision{}
 	default:
