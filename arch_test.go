@@ -301,10 +301,12 @@ func packagesAreDescribed(t *testing.T, tree tree) {
 }
 
 // testsDoNotSleep refuses a sleep in a test outside of virtual time: it is either too short on a slow
-// machine or too long on every other. The tests of whole processes poll with a deadline and are excepted.
+// machine or too long on every other. The tests of whole processes poll with a deadline and are excepted; files that
+// import testing/synctest or testkit, whose bubbles are virtual time, may sleep there.
 func testsDoNotSleep(t *testing.T, tree tree) {
 	for _, f := range tree.files {
-		if !f.test || under(f.dir, "e2e") || slices.Contains(f.imports(), "testing/synctest") {
+		if !f.test || under(f.dir, "e2e") || slices.Contains(f.imports(), "testing/synctest") ||
+			slices.Contains(f.imports(), "github.com/swampd/swampd/testkit") {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
