@@ -142,7 +142,10 @@ func (sys *System) runLogs(ctx context.Context, p *messages.RunLogsParams, emit 
 	if emit == nil {
 		return nil, messages.Faultf(messages.CodeInvalid, "this verb streams")
 	}
-	job, step := splitStep(p.GetStep())
+	job, step, err := sys.namedStep(p.GetRunId(), p.GetStep())
+	if err != nil {
+		return nil, err
+	}
 	only := func(e *messages.Event) error {
 		r := e.GetRun()
 		if r.GetKind() != messages.EventStepOutput || (step != "" && r.GetStep() != step) || (job != "" && r.GetJob() != job) {
@@ -175,6 +178,24 @@ func (sys *System) runLogs(ctx context.Context, p *messages.RunLogsParams, emit 
 		}
 	}
 	return nil, context.Cause(ctx)
+}
+
+// namedStep takes JOB/STEP apart, and refuses a step that the run does not have.
+func (sys *System) namedStep(run, name string) (job, step string, err error) {
+	if name == "" {
+		return "", "", nil
+	}
+	job, step = splitStep(name)
+	plan, err := sys.planOfRun(run)
+	if err != nil {
+		return "", "", err
+	}
+	for i := range plan.Steps {
+		if plan.Steps[i].Name == step && (job == "" || plan.Jobs[plan.Steps[i].Job].Name == job) {
+			return job, step, nil
+		}
+	}
+	return "", "", messages.Faultf(messages.CodeNotFound, "run %s has no step %s", run, name)
 }
 
 // story tells a run's events with the output between them.

@@ -92,6 +92,7 @@ func series(m actors.Metrics) []prometheus.Metric {
 		}
 	}
 	add(counter, "swamp_actor_restarts_total", "Actors that were restarted after a panic.", "", "", float64(m.Restarts))
+	add(counter, "swamp_book_findings_total", "Places where the auditor found that the books disagree: each is a fault of swampd.", "", "", float64(m.Findings))
 	add(counter, "swamp_journal_commits_total", "Commits of the journal.", "", "", float64(m.Commits))
 	add(counter, "swamp_journal_syncs_total", "Syncs of the journal: many commits share one.", "", "", float64(m.Syncs))
 	add(counter, "swamp_journal_sync_seconds_total", "Time spent in syncs of the journal.", "", "", m.SyncTime.Seconds())

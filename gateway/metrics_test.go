@@ -44,11 +44,12 @@ func TestMetrics_OfASystemAtWork(t *testing.T) {
 		SlotsFree: 5, SlotsTotal: 8, RunsLive: 2,
 		RunsEnded:  map[messages.RunStatus]uint64{messages.RunSucceeded: 7},
 		StepsEnded: map[messages.StepStatus]uint64{messages.StepFailed: 4},
-		Restarts:   1, Commits: 100, Syncs: 20, SyncTime: 1500 * time.Millisecond,
+		Restarts:   1, Findings: 3, Commits: 100, Syncs: 20, SyncTime: 1500 * time.Millisecond,
 	}, nil), nil)
 	ours, all := scrape(t, f)
 	want := []string{
 		"swamp_actor_restarts_total 1",
+		"swamp_book_findings_total 3",
 		"swamp_journal_commits_total 100",
 		"swamp_journal_sync_seconds_total 1.5",
 		"swamp_journal_syncs_total 20",
