@@ -172,6 +172,7 @@ func (sys *System) noteAlive() error {
 	}
 	err = sys.commit(decision{writes: []write{{kind: kindScheduler, id: aliveID, replaces: version, state: "alive", body: &messages.SchedulerRecord{Epoch: sys.journal.Epoch()}}}})
 	if err != nil {
+		sys.distrust(err)
 		return fmt.Errorf("write time of life: %w", err)
 	}
 	return nil

@@ -144,6 +144,9 @@ func (sys *System) submit(ctx context.Context, p *messages.WorkflowRunParams) er
 		if errors.Is(err, persistence.ErrNoSpace) {
 			return messages.Faultf(messages.CodeNoSpace, "the orchestrator's store is short of space: free some and submit again")
 		}
+		if ctx.Err() == nil && sys.distrust(err) {
+			return messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
+		}
 		return err
 	}
 	_, err = sys.ask(ctx, runAddress(p.GetRunId()), func(a *answer) any {

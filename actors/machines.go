@@ -89,6 +89,7 @@ func loadScheduler(sys *System, _ address, _ moment) (*schedulerState, error) {
 		{Kind: persistence.KindScheduler, ID: kindScheduler, Expect: version, State: "current", Body: body},
 	}})
 	if err != nil {
+		sys.distrust(err)
 		return nil, err
 	}
 	for _, kind := range []string{kindRun, kindWorker, kindLease} {

@@ -238,8 +238,7 @@ func (r *runner[S]) refusable(err error, tries int) bool {
 		return false
 	case errors.Is(err, persistence.ErrStaleWriter):
 		panic(fmt.Errorf("%s %s: %w", r.self.kind, r.self.id, err))
-	case !persistence.OfOperation(err):
-		r.sys.fail(fmt.Errorf("commit of %s %s: %w", r.self.kind, r.self.id, err))
+	case r.sys.distrust(err):
 		r.ending = true
 		return false
 	case tries >= 3:
@@ -247,6 +246,16 @@ func (r *runner[S]) refusable(err error, tries int) bool {
 	default:
 		return true
 	}
+}
+
+// distrust ends the process after an error of a commit that belongs to no operation: what the disk holds is not known any
+// more (rule P11). It tells whether it does.
+func (sys *System) distrust(err error) bool {
+	if persistence.OfOperation(err) || errors.Is(err, persistence.ErrClosed) {
+		return false
+	}
+	sys.fail(fmt.Errorf("commit: %w", err))
+	return true
 }
 
 func (r *runner[S]) act(ctx actor.Context, e effect) {

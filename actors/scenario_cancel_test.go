@@ -192,7 +192,7 @@ func TestCancel_AndDispatchThatRaceHaveOneWinner(t *testing.T) {
 	for _, what := range []string{"run", "step"} {
 		winners := make(map[string]int)
 		t.Run("of a "+what, func(t *testing.T) {
-			for seed := range uint64(120) {
+			for seed := range uint64(60) {
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 					scenario(t, func(t *testing.T, f *testkit.Fleet) {
 						run := f.Submit(single)

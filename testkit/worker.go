@@ -374,3 +374,10 @@ func (w *Worker) Send(frame *messages.Frame) {
 		_ = l.end.Write(context.WithoutCancel(w.f.ctx), frame) // a frame on a socket that has gone is lost
 	}
 }
+
+// Token is the enrollment token of the worker, NAME.SECRET.
+func (w *Worker) Token() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.is.token
+}
