@@ -17,6 +17,8 @@ var (
 	ErrNoSpace = errors.New("persistence: no space")
 	// ErrTooLarge: the operation is above MaxEntries or MaxCommitBytes.
 	ErrTooLarge = errors.New("persistence: operation too large")
+	// ErrBusy: not while a backup is under way.
+	ErrBusy = errors.New("persistence: a backup is under way")
 	// ErrClosed: the journal is closed or closing.
 	ErrClosed = errors.New("persistence: journal closed")
 )

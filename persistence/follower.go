@@ -22,12 +22,12 @@ type Follower struct {
 	buf    []Event // handed over by the committer, without a gap among them; may begin above after+1
 	dirty  bool    // the journal may hold events that buf does not; until it has been read, buf takes no more
 	closed bool    // by Close
-	ended  bool    // the journal closed
+	ended  error   // nothing comes any more: the journal has closed, or the stream is gone
 }
 
 // Next returns the events that follow the one it returned last: at least one, in order, with no gap and no repetition.
 // It blocks until there is one. The error is the context's, or [ErrClosed] when the journal or the follower has closed,
-// or that of a failed read. The bodies belong to the journal: they must not be changed.
+// or [ErrNotFound] when the stream was dropped, or that of a failed read. The bodies belong to the journal: they must not be changed.
 func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -67,8 +67,11 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 func (f *Follower) take() (events []Event, read bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.ended {
+	if f.closed {
 		return nil, false, ErrClosed
+	}
+	if f.ended != nil {
+		return nil, false, f.ended
 	}
 	for len(f.buf) > 0 && f.buf[0].Seq <= f.after {
 		f.buf = f.buf[1:]
@@ -101,9 +104,9 @@ func (f *Follower) publish(events []Event) {
 	signal(f.wake)
 }
 
-func (f *Follower) end() {
+func (f *Follower) end(why error) {
 	f.mu.Lock()
-	f.ended = true
+	f.ended = why
 	f.mu.Unlock()
 	signal(f.wake)
 }
@@ -144,7 +147,7 @@ func (h *followers) add(stream string, after uint64) *Follower {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		f.ended = true
+		f.ended = ErrClosed
 		return f
 	}
 	set := h.byStream[stream]
@@ -190,13 +193,22 @@ func (h *followers) publish(p *preparedPack) {
 	}
 }
 
+// drop ends the followers of a stream that is gone.
+func (h *followers) drop(stream string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f := range h.byStream[stream] {
+		f.end(ErrNotFound)
+	}
+}
+
 func (h *followers) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
 	for _, set := range h.byStream {
 		for f := range set {
-			f.end()
+			f.end(ErrClosed)
 		}
 	}
 	clear(h.byStream)

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -89,7 +90,10 @@ type Commit struct {
 	Puts       []Put
 	Deletes    []Delete
 	Conditions []Condition
-	Appends    []Append
+	// Drops name streams that lose their oldest events: those of [MaxDropped] commits, which is all of most streams. One
+	// that has lost all begins at 1 again, and its followers end with ErrNotFound.
+	Drops   []string
+	Appends []Append
 }
 
 // Bounds of one commit; a larger one is [ErrTooLarge].
@@ -147,6 +151,18 @@ type Journal interface {
 	// WatchOutput returns a channel that gets a value, coalesced, after the dispatch's output has grown, and a function that
 	// ends the watch.
 	WatchOutput(dispatch string) (<-chan struct{}, func())
+	// OutputLogs returns the dispatches that have a log, in order.
+	OutputLogs() ([]string, error)
+	// DeleteOutput removes the dispatch's log; one that does not exist is no error. It is ErrBusy while a backup is under way,
+	// which may still need it.
+	DeleteOutput(dispatch string) error
+	// Compact gives the space of what was deleted back to the system, where the engine has not done so by itself. It may take
+	// long, and slows commits down meanwhile: it is for quiet moments.
+	Compact() error
+
+	// Backup writes what the journal holds now, records and output, as one stream (see [ReadBackup]). It may take long, and so
+	// may w; commits go on meanwhile.
+	Backup(ctx context.Context, w io.Writer) (BackupInfo, error)
 
 	// Sequence returns a number above every one that it returned before, in this boot and earlier ones. The order in line
 	// comes from it, never from a clock.

@@ -30,41 +30,50 @@ type Meta struct {
 }
 
 // ReadMeta reads it from an engine. The error is a [*DecodeError] where it is there and damaged.
-func ReadMeta(engine Engine) (Meta, error) {
-	var m Meta
-	err := engine.View(func(r Reader) error {
-		value, err := r.Get([]byte(keyStore))
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return nil
-		case err != nil:
-			return err
-		}
-		d, err := unseal(value, metaFormat)
-		if err != nil {
-			return err
-		}
-		m.Format = int(d.uvarint())
-		m.Epoch = d.uvarint()
-		m.Generation = d.uvarint()
-		m.StoreID = string(d.bytes())
-		if d.short {
-			return &DecodeError{What: "too short"}
-		}
-		if value, err = r.Get([]byte(keyHead)); err != nil {
-			return fmt.Errorf("head: %w", err)
-		}
-		if d, err = unseal(value, metaFormat); err != nil {
-			return err
-		}
-		m.Head = Head{Number: d.uvarint(), Hash: d.uint64()}
-		if d.short {
-			return &DecodeError{What: "too short"}
-		}
-		return nil
+func ReadMeta(engine Engine) (m Meta, err error) {
+	err = engine.View(func(r Reader) (err error) {
+		m, err = readMeta(r)
+		return err
 	})
+	return m, err
+}
+
+func readMeta(r Reader) (Meta, error) {
+	m, err := decodeMeta(r)
 	if err != nil {
 		return Meta{}, fmt.Errorf("read what the store says of itself: %w", err)
+	}
+	return m, nil
+}
+
+func decodeMeta(r Reader) (m Meta, err error) {
+	value, err := r.Get([]byte(keyStore))
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return m, nil
+	case err != nil:
+		return m, err
+	}
+	d, err := unseal(value, metaFormat)
+	if err != nil {
+		return m, err
+	}
+	m.Format = int(d.uvarint())
+	m.Epoch = d.uvarint()
+	m.Generation = d.uvarint()
+	m.StoreID = string(d.bytes())
+	if d.short {
+		return m, &DecodeError{What: "too short"}
+	}
+	if value, err = r.Get([]byte(keyHead)); err != nil {
+		return m, fmt.Errorf("head: %w", err)
+	}
+	if d, err = unseal(value, metaFormat); err != nil {
+		return m, err
+	}
+	m.Head = Head{Number: d.uvarint(), Hash: d.uint64()}
+	if d.short {
+		return m, &DecodeError{What: "too short"}
 	}
 	return m, nil
 }

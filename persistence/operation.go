@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -13,14 +14,16 @@ type operation struct {
 	puts       []preparedPut
 	deletes    []Delete
 	conditions []Condition
+	drops      []string
 	packs      []preparedPack
 	packOf     []int // for each append its pack; empty while there is only one
 	strays     []stray
 
 	// Set before the answer.
-	seqs []uint64
-	err  error
-	done chan struct{}
+	seqs    []uint64
+	emptied []string // of drops, those that have no event left
+	err     error
+	done    chan struct{}
 }
 
 type preparedPut struct {
@@ -50,7 +53,7 @@ type stray struct{ key []byte }
 func (o *operation) reset() {
 	clear(o.puts)
 	clear(o.packs)
-	o.class, o.deletes, o.conditions, o.strays, o.seqs, o.err = 0, nil, nil, nil, nil, nil
+	o.class, o.deletes, o.conditions, o.drops, o.strays, o.seqs, o.emptied, o.err = 0, nil, nil, nil, nil, nil, nil, nil
 	o.puts, o.packs, o.packOf = o.puts[:0], o.packs[:0], o.packOf[:0]
 }
 
@@ -60,7 +63,7 @@ func (o *operation) prepare(c *Commit, epoch uint64, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	o.class, o.deletes, o.conditions = c.Class, c.Deletes, c.Conditions
+	o.class, o.deletes, o.conditions, o.drops = c.Class, c.Deletes, c.Conditions, c.Drops
 	buf := make([]byte, 0, size)
 	for i := range c.Puts {
 		p := &c.Puts[i]
@@ -140,7 +143,7 @@ func measure(c *Commit) (size int, err error) {
 	if c.Class < ClassEnding || c.Class > ClassNewWork {
 		return 0, fmt.Errorf("persistence: unknown class %d", c.Class)
 	}
-	entries := len(c.Puts) + len(c.Deletes) + len(c.Conditions) + len(c.Appends)
+	entries := len(c.Puts) + len(c.Deletes) + len(c.Conditions) + len(c.Drops) + len(c.Appends)
 	if entries > MaxEntries {
 		return 0, fmt.Errorf("%w: %d entries", ErrTooLarge, entries)
 	}
@@ -165,13 +168,16 @@ func measure(c *Commit) (size int, err error) {
 		}
 		content += len(c.Conditions[i].ID)
 	}
+	for _, stream := range c.Drops {
+		if err := checkStream(stream); err != nil {
+			return 0, err
+		}
+		content += len(stream)
+	}
 	for i := range c.Appends {
 		a := &c.Appends[i]
-		if a.Stream == "" {
-			return 0, fmt.Errorf("persistence: append to a stream without a name")
-		}
-		if len(a.Stream) > maxID {
-			return 0, fmt.Errorf("%w: a stream's name of %d bytes", ErrTooLarge, len(a.Stream))
+		if err := checkStream(a.Stream); err != nil {
+			return 0, err
 		}
 		content += len(a.Stream) + len(a.Body)
 		size += len(prefixEvents) + 2*len(a.Stream) + 10 + packOverhead + eventOverhead + len(a.Body)
@@ -180,6 +186,16 @@ func measure(c *Commit) (size int, err error) {
 		return 0, fmt.Errorf("%w: %d bytes", ErrTooLarge, content)
 	}
 	return size, checkOnce(c)
+}
+
+func checkStream(name string) error {
+	if name == "" {
+		return errors.New("persistence: a stream without a name")
+	}
+	if len(name) > maxID {
+		return fmt.Errorf("%w: a stream's name of %d bytes", ErrTooLarge, len(name))
+	}
+	return nil
 }
 
 func checkCondition(c *Condition) error {

@@ -21,6 +21,10 @@ type OutputLog interface {
 	Read(dispatch string, from uint64, limit int) ([]Chunk, error)
 	// Release lets go of what is held open for the dispatch.
 	Release(dispatch string) error
+	// List returns the dispatches that have a log, in order.
+	List() ([]string, error)
+	// Remove removes the log of the dispatch, if there is one. Who reads it just then may get the rest of it.
+	Remove(dispatch string) error
 	// Close ends the use of all logs.
 	Close() error
 }

@@ -112,6 +112,15 @@ func (w *workspace) check(op *operation) (n need, err error) {
 			}
 		}
 	}
+	for _, stream := range op.drops {
+		keys, err := w.oldest(stream)
+		if err != nil {
+			return n, err
+		}
+		for _, key := range keys {
+			n.add(len(key), 0)
+		}
+	}
 	for i := range op.packs {
 		n.add(len(op.packs[i].key), len(op.packs[i].value))
 	}
@@ -241,6 +250,11 @@ func (w *workspace) stage(op *operation) error {
 	}
 	for i := range op.deletes {
 		if err := w.stageDelete(&op.deletes[i]); err != nil {
+			return err
+		}
+	}
+	for _, stream := range op.drops {
+		if err := w.stageDrop(op, stream); err != nil {
 			return err
 		}
 	}

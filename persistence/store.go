@@ -55,6 +55,7 @@ type Store struct {
 	followers  *followers
 	quarantine quarantine
 	watchers   watchers
+	backups    backups
 	storeID    string
 	epoch      uint64
 	counter    atomic.Uint64 // of Sequence, in the low 40 bits
@@ -143,6 +144,9 @@ func (s *Store) published(op *operation) {
 		for i := range op.packs {
 			s.followers.publish(&op.packs[i])
 		}
+	}
+	for _, stream := range op.emptied {
+		s.followers.drop(stream)
 	}
 	for i := range op.puts {
 		if op.puts[i].kind == KindOutput {

@@ -102,6 +102,9 @@ func (m *twin) commit(c Commit) ([]uint64, error) {
 		delete(m.records, recordKey{d.Kind, d.ID})
 		delete(m.history, recordKey{d.Kind, d.ID})
 	}
+	for _, stream := range c.Drops {
+		m.streams[stream] = nil
+	}
 	var seqs []uint64
 	for _, a := range c.Appends {
 		m.streams[a.Stream] = append(m.streams[a.Stream], string(a.Body))
@@ -156,6 +159,9 @@ func drawCommit(t *rapid.T, m *twin) Commit {
 			cond.State = state.Draw(t, "state")
 		}
 		c.Conditions = append(c.Conditions, cond)
+	}
+	if rapid.IntRange(0, 4).Draw(t, "drop") == 0 {
+		c.Drops = append(c.Drops, id.Draw(t, "stream"))
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "appends") {
 		stream := id.Draw(t, "stream")

@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"bytes"
 	"log/slog"
+	"path/filepath"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -49,6 +50,14 @@ func TestConformance(t *testing.T) {
 		Damage: func(t *testing.T, j persistence.Journal, choose func(key, value []byte) bool) {
 			t.Helper()
 			damage(t, j.(*Store).engine.db, choose)
+		},
+		Restore: func(t *testing.T, backup []byte) (persistence.Journal, error) {
+			t.Helper()
+			dir := filepath.Join(t.TempDir(), "restored")
+			if _, err := Restore(RestoreConfig{From: bytes.NewReader(backup), Dir: dir}); err != nil {
+				return nil, err
+			}
+			return open(t, dir), nil
 		},
 	})
 }

@@ -9,7 +9,8 @@
 //
 // Badger opens a store whose MANIFEST was cut as an empty one, drops the end of a damaged log in silence, and kills the
 // process when the disk is full. So [Open] looks at its files before it does (manifest.go, tables.go), compares what it
-// found with store.json and head afterwards, and the store watches the free space (space.go).
+// found with store.json and head afterwards, and the store watches the free space (space.go). [Check] looks at all of a
+// store that nobody has open, [Restore] makes one from a backup, whole or not at all.
 //
 // It imports persistence and messages, and is the only package that imports Badger. cmd imports it.
 //

@@ -33,6 +33,7 @@ type logFile struct {
 	// Of the set that it belongs to, guarded by that one's lock.
 	users    int
 	released bool
+	gone     bool // removed: it belongs to the set no more
 
 	write sync.Mutex // held while the file is opened or appended to
 

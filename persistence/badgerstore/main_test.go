@@ -7,13 +7,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-// killDir is set for the process that is to be killed.
-const killDir = "SWAMPD_TEST_KILL_DIR"
+// killDir and restoreDir are set for the processes that are to be killed.
+const (
+	killDir    = "SWAMPD_TEST_KILL_DIR"
+	restoreDir = "SWAMPD_TEST_RESTORE_DIR"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(killDir); dir != "" {
 		writeUntilKilled(dir)
 		return
+	}
+	if dir := os.Getenv(restoreDir); dir != "" {
+		restoreUntilKilled(dir)
 	}
 	goleak.VerifyTestMain(m)
 }

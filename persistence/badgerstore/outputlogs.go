@@ -116,7 +116,11 @@ func (o *outputLogs) giveBack(l *logFile) error {
 	defer o.mu.Unlock()
 	l.users--
 	var err error
-	if l.users == 0 && (l.released || !l.opened()) {
+	switch {
+	case l.users > 0:
+	case l.gone:
+		err = l.close()
+	case l.released || !l.opened():
 		err = o.drop(o.byName[l.dispatch])
 	}
 	for e := o.recent.Back(); e != nil && o.recent.Len() > o.keep; {
@@ -146,7 +150,7 @@ func (o *outputLogs) path(dispatch string) string {
 	if len(name) > 200 {
 		name = "sha256%" + hex.EncodeToString(sum[:]) // no escaped name looks like this
 	}
-	return filepath.Join(o.dir, hex.EncodeToString(sum[:1]), name+".log")
+	return filepath.Join(o.dir, hex.EncodeToString(sum[:1]), name+logSuffix)
 }
 
 func escapeName(s string) string {

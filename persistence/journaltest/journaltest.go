@@ -17,6 +17,8 @@ type Harness struct {
 	Reopen func(t *testing.T, j persistence.Journal) persistence.Journal
 	// Damage makes the stored value of a key undecodable. Keys gives it the keys to choose from.
 	Damage func(t *testing.T, j persistence.Journal, choose func(key, value []byte) bool)
+	// Restore returns a journal, which ends with the test, of what a backup holds; or why that cannot be.
+	Restore func(t *testing.T, backup []byte) (persistence.Journal, error)
 }
 
 // Exercise runs the suite.
@@ -37,6 +39,8 @@ func Exercise(t *testing.T, h Harness) {
 		{"Output", outputTests()},
 		{"Lifetime", lifetimeTests()},
 		{"Quarantine", quarantineTests()},
+		{"Retention", retentionTests()},
+		{"Backup", backupTests()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

@@ -39,6 +39,14 @@ func exercise(t *testing.T, end func(*testing.T, *Store) Snapshot) {
 			t.Helper()
 			damage(j.(*Store).engine, choose)
 		},
+		Restore: func(t *testing.T, backup []byte) (persistence.Journal, error) {
+			t.Helper()
+			snapshot, err := Restore(bytes.NewReader(backup))
+			if err != nil {
+				return nil, err
+			}
+			return open(t, snapshot, Options{}), nil
+		},
 	})
 }
 

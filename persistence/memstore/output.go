@@ -77,6 +77,22 @@ func (o *outputLog) Read(dispatch string, from uint64, limit int) ([]persistence
 
 func (o *outputLog) Release(string) error { return nil }
 
+func (o *outputLog) List() ([]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Sorted(maps.Keys(o.logs)), nil
+}
+
+func (o *outputLog) Remove(dispatch string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fenced {
+		return persistence.ErrClosed
+	}
+	delete(o.logs, dispatch)
+	return nil
+}
+
 func (o *outputLog) Close() error { return nil }
 
 func (o *outputLog) snapshot(fence bool) map[string][]persistence.Chunk {

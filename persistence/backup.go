@@ -1,0 +1,215 @@
+package persistence
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+)
+
+// A backup is one stream, integers little endian, numbers where not said otherwise unsigned varints:
+//
+//	"swampd backup\n"
+//	entries, each of them:
+//	  length of the payload   4 bytes
+//	  crc32c of what follows  4 bytes
+//	  kind                    1 byte
+//	  payload
+//
+//	'H', the first entry: format of the backup, format of the store, generation, epoch, number of the head,
+//	     hash of the head (8 bytes), time (8 bytes, nanoseconds since 1970), store id (the rest)
+//	'R'  one key of the store: length of the key, key, value (the rest), in key order
+//	'O'  one chunk of output: offset, time (8 bytes), length and bytes of dispatch and of stream, data (the rest)
+//	'E', the last entry: number of 'R' and of 'O' entries, SHA-256 of all bytes before this entry
+//
+// Nothing follows the last entry. The values are those of the engine, with checksums of their own.
+const (
+	backupMagic  = "swampd backup\n"
+	backupFormat = 1
+
+	entryHeader = 'H'
+	entryRecord = 'R'
+	entryOutput = 'O'
+	entryEnd    = 'E'
+
+	entryPrefix = 4 + 4 + 1
+	// maxEntry is above whatever a commit or a chunk can hold, so that a damaged length is found out.
+	maxEntry = 16 << 20
+	// backupPage is how much output of one dispatch is read at a time.
+	backupPage = 256 << 10
+)
+
+// BackupInfo describes a backup.
+type BackupInfo struct {
+	// What the store was, when the backup was taken. Head is the last commit that it holds.
+	StoreID    string
+	Format     int
+	Generation uint64
+	Epoch      uint64
+	Head       Head
+	Time       time.Time
+
+	Records uint64 // keys of the store, its own included
+	Chunks  uint64 // of output
+	Bytes   uint64 // of the whole stream
+	Digest  string // SHA-256 of the whole stream, in hexadecimal
+}
+
+// Backup implements [Journal]. The records are those of one moment. The logs of output are read after them, so that they
+// hold at least what the records say that they do.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
+	if err := s.enter(); err != nil {
+		return BackupInfo{}, err
+	}
+	defer s.leave()
+	s.backups.begin()
+	defer s.backups.end()
+	out := newBackupWriter(w)
+	if err := s.backupRecords(ctx, out); err != nil {
+		return BackupInfo{}, fmt.Errorf("back up the records: %w", err)
+	}
+	logs, err := s.output.List()
+	if err != nil {
+		return BackupInfo{}, fmt.Errorf("back up the output: %w", err)
+	}
+	for _, dispatch := range logs {
+		if err := s.backupOutput(ctx, out, dispatch); err != nil {
+			return BackupInfo{}, fmt.Errorf("back up the output of %q: %w", dispatch, err)
+		}
+	}
+	if err := out.end(); err != nil {
+		return BackupInfo{}, fmt.Errorf("write the end of the backup: %w", err)
+	}
+	return out.info, nil
+}
+
+func (s *Store) backupRecords(ctx context.Context, out *backupWriter) error {
+	return s.engine.View(func(r Reader) error {
+		meta, err := readMeta(r)
+		if err != nil {
+			return err
+		}
+		out.header(meta, s.committer.now())
+		err = r.Scan(nil, nil, false, func(key, value []byte) bool {
+			out.record(key, value)
+			if ctx.Err() != nil {
+				out.fail(context.Cause(ctx))
+			}
+			return out.err == nil
+		})
+		if err != nil {
+			return err
+		}
+		return out.err
+	})
+}
+
+func (s *Store) backupOutput(ctx context.Context, out *backupWriter, dispatch string) error {
+	for from := uint64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		chunks, err := s.output.Read(dispatch, from, backupPage)
+		if err != nil {
+			return err
+		}
+		for i := range chunks {
+			out.chunk(dispatch, &chunks[i])
+			from = chunks[i].Offset + uint64(len(chunks[i].Data))
+		}
+		if len(chunks) == 0 || out.err != nil {
+			return out.err
+		}
+	}
+}
+
+// backupWriter writes the entries of a backup. The first error stays.
+type backupWriter struct {
+	out  *bufio.Writer
+	sum  hash.Hash
+	buf  []byte
+	info BackupInfo
+	err  error
+}
+
+func newBackupWriter(w io.Writer) *backupWriter {
+	b := &backupWriter{out: bufio.NewWriterSize(w, 64<<10), sum: sha256.New()}
+	b.write([]byte(backupMagic))
+	return b
+}
+
+func (b *backupWriter) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func (b *backupWriter) write(p []byte) {
+	if b.err != nil {
+		return
+	}
+	_, b.err = b.out.Write(p)
+	b.sum.Write(p)
+	b.info.Bytes += uint64(len(p))
+}
+
+// entry writes an entry of the payload that is in buf behind its prefix.
+func (b *backupWriter) entry(kind byte) {
+	b.buf[entryPrefix-1] = kind
+	binary.LittleEndian.PutUint32(b.buf, uint32(len(b.buf)-entryPrefix))
+	binary.LittleEndian.PutUint32(b.buf[4:], checksum(b.buf[entryPrefix-1:]))
+	b.write(b.buf)
+}
+
+func (b *backupWriter) begin() { b.buf = append(b.buf[:0], make([]byte, entryPrefix)...) }
+
+func (b *backupWriter) header(m Meta, now time.Time) {
+	b.info.StoreID, b.info.Format, b.info.Generation, b.info.Epoch, b.info.Head = m.StoreID, m.Format, m.Generation, m.Epoch, m.Head
+	b.info.Time = timeOf(now.UnixNano())
+	b.begin()
+	for _, n := range [...]uint64{backupFormat, uint64(m.Format), m.Generation, m.Epoch, m.Head.Number} {
+		b.buf = binary.AppendUvarint(b.buf, n)
+	}
+	b.buf = binary.LittleEndian.AppendUint64(b.buf, m.Head.Hash)
+	b.buf = binary.LittleEndian.AppendUint64(b.buf, uint64(now.UnixNano()))
+	b.buf = append(b.buf, m.StoreID...)
+	b.entry(entryHeader)
+}
+
+func (b *backupWriter) record(key, value []byte) {
+	b.info.Records++
+	b.begin()
+	b.buf = binary.AppendUvarint(b.buf, uint64(len(key)))
+	b.buf = append(b.buf, key...)
+	b.buf = append(b.buf, value...)
+	b.entry(entryRecord)
+}
+
+func (b *backupWriter) chunk(dispatch string, c *Chunk) {
+	b.info.Chunks++
+	b.begin()
+	b.buf = binary.AppendUvarint(b.buf, c.Offset)
+	b.buf = binary.LittleEndian.AppendUint64(b.buf, uint64(c.Time.UnixNano()))
+	b.buf = appendString(b.buf, dispatch)
+	b.buf = appendString(b.buf, c.Stream)
+	b.buf = append(b.buf, c.Data...)
+	b.entry(entryOutput)
+}
+
+func (b *backupWriter) end() error {
+	b.begin()
+	b.buf = binary.AppendUvarint(b.buf, b.info.Records)
+	b.buf = binary.AppendUvarint(b.buf, b.info.Chunks)
+	b.buf = b.sum.Sum(b.buf)
+	b.entry(entryEnd)
+	if b.err == nil {
+		b.err = b.out.Flush()
+	}
+	b.info.Digest = hex.EncodeToString(b.sum.Sum(nil))
+	return b.err
+}

@@ -1,0 +1,18 @@
+package memstore
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/swampd/swampd/persistence"
+)
+
+// Restore returns what a backup holds, of whatever engine it is.
+func Restore(r io.Reader) (Snapshot, error) {
+	e, o := newEngine(Options{}, Snapshot{}), newOutputLog(Snapshot{})
+	if _, err := persistence.RestoreBackup(r, e, o); err != nil {
+		return Snapshot{}, fmt.Errorf("restore a backup into memory: %w", err)
+	}
+	root, _ := e.snapshot(false)
+	return Snapshot{root: root, output: o.snapshot(false)}, nil
+}
