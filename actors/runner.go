@@ -49,6 +49,8 @@ type runner[S any] struct {
 	timers timers
 	owed   ledger
 	ending bool
+	// leaving: it has nothing more to do, and waits for its children to leave.
+	leaving bool
 }
 
 // flushBatch is what a gathering actor sends to itself, behind what has arrived.
@@ -65,6 +67,9 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 	case *actor.Stopped:
 	case *actor.Terminated:
 		r.sys.forget(msg.Who.GetId())
+		if r.leaving {
+			r.leave(ctx)
+		}
 	case flushBatch:
 		r.flush(ctx)
 	case timerElapsed:
@@ -291,6 +296,15 @@ func (r *runner[S]) act(ctx actor.Context, e effect) {
 			r.sys.log.Warn("output log not closed", slog.String(messages.KeyDispatch, e.dispatch), slog.Any(messages.KeyErr, err))
 		}
 	case leave:
+		r.leave(ctx)
+	}
+}
+
+// leave takes the actor off the route, once its children have left: they are stopped with it, and what stands in their
+// mailboxes would be dropped (rule P8).
+func (r *runner[S]) leave(ctx actor.Context) {
+	r.leaving = len(ctx.Children()) > 0
+	if !r.leaving {
 		r.sys.leave(ctx, r.self)
 	}
 }
