@@ -1,6 +1,8 @@
 package testkit
 
 import (
+	"bytes"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +18,22 @@ func Bubble(t *testing.T, fn func(t *testing.T)) {
 // inBubble tells whether the caller is in a bubble: clocks there begin with the year 2000.
 func inBubble() bool { return time.Now().Year() < 2020 }
 
-// throttle is how long the actor library's count of undeliverable messages lives on.
+// throttle is how long the actor library counts messages that could not be delivered, in a goroutine that nobody can end.
 const throttle = 2 * time.Second
+
+// awaitThrottle waits until that goroutine has ended, if there is one: it is no leak, and must not be taken for one.
+func (f *Fleet) awaitThrottle() {
+	if f.bubble {
+		time.Sleep(throttle)
+		return
+	}
+	stacks := make([]byte, 1<<20)
+	for deadline := time.Now().Add(throttle); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("actor.NewDeadLetter.NewThrottle")) {
+			return
+		}
+	}
+}
 
 // Settle returns once nothing moves any more: every message has been handled, and what is left waits for time or for the
 // test. It belongs into a [Bubble].

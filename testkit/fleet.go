@@ -160,9 +160,7 @@ func (f *Fleet) end() {
 			f.t.Errorf("testkit: stop the orchestrator: %v", err)
 		}
 	}
-	if f.bubble {
-		time.Sleep(throttle)
-	}
+	f.awaitThrottle()
 	if f.t.Failed() {
 		for _, r := range f.runs {
 			f.t.Logf("story of %s:\n%s", r.ID, r)
