@@ -11,42 +11,74 @@ import (
 	"github.com/swampd/swampd/testkit"
 )
 
-// The orchestrator dies right after each commit of a run, before anybody is told, and comes back. The run ends as it always
-// does, and the books are clean.
-func TestCrash_AfterEveryCommitOfARunThatWaitsAndRuns(t *testing.T) {
+// The orchestrator dies right after each commit of a story, before anybody is told, and comes back. The story ends as it
+// always does, and the books are clean.
+func TestCrash_AfterEveryCommitOfEveryStory(t *testing.T) {
 	t.Parallel()
-	last := 0
-	for n := 1; n <= 40; n++ {
-		t.Run(fmt.Sprintf("commit %d", n), func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				f := testkit.Start(t, testkit.WithEveryCommit(), testkit.WithQueueTimeout(time.Hour))
-				token := f.Token("gpu-1")
-				f.Settle()
-				before := f.Journal().Stats().Syncs
-				f.CrashAtBatch(n, 3*time.Second)
-				run := f.Submit(chain)
-				run.WaitEvent(messages.EventStepQueued, "step=first")
-				f.Worker("gpu-1", gpu(), testkit.WithToken(token), testkit.OnDispatch(func(d *testkit.Dispatch) {
-					d.Output("working\n").Succeed("done=yes")
-				}))
-				run.WaitStatus(messages.RunSucceeded)
-				for _, step := range []string{"first", "second"} {
-					if diff := cmp.Diff(map[string]string{"done": "yes"}, run.Step(step).GetOutputs()); diff != "" {
-						t.Errorf("outputs of %s (-want +got):\n%s", step, diff)
-					}
+	tests := []struct {
+		name  string
+		least int // commits that the story has at least
+		tell  func(t *testing.T, f *testkit.Fleet, token string)
+	}{
+		{"a chain waits and runs", 8, func(t *testing.T, f *testkit.Fleet, token string) {
+			run := f.Submit(chain)
+			run.WaitEvent(messages.EventStepQueued, "step=first")
+			f.Worker("gpu-1", gpu(), testkit.WithToken(token), testkit.OnDispatch(func(d *testkit.Dispatch) {
+				d.Output("working\n").Succeed("done=yes")
+			}))
+			run.WaitStatus(messages.RunSucceeded)
+			for _, step := range []string{"first", "second"} {
+				if diff := cmp.Diff(map[string]string{"done": "yes"}, run.Step(step).GetOutputs()); diff != "" {
+					t.Errorf("outputs of %s (-want +got):\n%s", step, diff)
 				}
-				f.Settle()
-				if f.Journal().Epoch() == 1 && int(f.Journal().Stats().Syncs-before) < n {
-					last = n
+			}
+		}},
+		{"steps run side by side", 10, func(_ *testing.T, f *testkit.Fleet, token string) {
+			f.Worker("gpu-1", gpu(), testkit.WithToken(token), testkit.Capacity(2), testkit.Takes(time.Second))
+			one, two := f.Submit(pair), f.Submit(pair)
+			one.WaitStatus(messages.RunSucceeded)
+			two.WaitStatus(messages.RunSucceeded)
+		}},
+		{"a run is cancelled while one step runs and one waits", 8, func(_ *testing.T, f *testkit.Fleet, token string) {
+			f.Worker("gpu-1", gpu(), testkit.WithToken(token), testkit.OnDispatch(func(d *testkit.Dispatch) {
+				d.Accept()
+				if d.Cancellation() {
+					d.Cancelled()
 				}
-			})
-		})
-		if last > 0 {
-			break
-		}
+			}))
+			run := f.Submit(pair)
+			run.WaitEvent(messages.EventStepDispatched)
+			run.Cancel()
+			run.WaitStatus(messages.RunCancelled)
+		}},
+		{"a step waits too long", 4, func(_ *testing.T, f *testkit.Fleet, _ string) {
+			run := f.Submit(oneStep(`labels: {gpu: "true"}, queueTimeout: 20`))
+			run.WaitStatus(messages.RunFailed)
+			run.WaitEvent(messages.EventStepFailed, "code=queue_timeout")
+		}},
 	}
-	if last < 8 {
-		t.Errorf("only %d commits were followed by a crash", last-1)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			n, over := 0, false
+			for !over && n < 60 {
+				n++
+				t.Run(fmt.Sprintf("commit %d", n), func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
+						f := testkit.Start(t, testkit.WithEveryCommit(), testkit.WithQueueTimeout(time.Hour))
+						token := f.Token("gpu-1")
+						f.Settle()
+						f.CrashAtBatch(n, 3*time.Second)
+						tt.tell(t, f, token)
+						f.Settle()
+						over = f.Journal().Epoch() == 1 // it was told to its end before that many
+					})
+				})
+			}
+			if n <= tt.least {
+				t.Errorf("only %d commits were followed by a crash", n-1)
+			}
+		})
 	}
 }
 

@@ -31,6 +31,24 @@ jobs:
       - {name: first, run: work}
       - {name: second, run: work, dependsOn: [first]}
 `
+	fan = `
+name: fan
+labels: {gpu: "true"}
+jobs:
+  - name: split
+    steps:
+      - {name: split, run: work}
+  - name: count
+    dependsOn: [split]
+    steps:
+      - {name: a, run: work}
+      - {name: b, run: work}
+      - {name: c, run: work}
+  - name: gather
+    dependsOn: [count]
+    steps:
+      - {name: sum, run: work}
+`
 	pair = `
 name: pair
 labels: {gpu: "true"}

@@ -22,17 +22,16 @@ type story struct {
 
 // stories are told by TestPanics with a panic at every point that they pass.
 func stories() []story {
-	gpu := testkit.Labels{"gpu": "true"}
 	return []story{
 		{name: "a chain waits in an empty pool and runs when a match enrolls", tell: func(f *testkit.Fleet) {
 			run := f.Submit(chain)
 			run.WaitEvent(messages.EventStepQueued, "step=first")
-			f.Worker("gpu-1", gpu, testkit.AutoRun())
+			f.Worker("gpu-1", gpu(), testkit.AutoRun())
 			run.WaitStatus(messages.RunSucceeded)
 			onceEach(f, run, "first", "second")
 		}},
 		{name: "a worker is there already", tell: func(f *testkit.Fleet) {
-			f.Worker("gpu-1", gpu, testkit.Capacity(2), testkit.OnDispatch(func(d *testkit.Dispatch) {
+			f.Worker("gpu-1", gpu(), testkit.Capacity(2), testkit.OnDispatch(func(d *testkit.Dispatch) {
 				d.Output("working\n").Succeed("done=yes")
 			}))
 			f.Settle()
@@ -42,8 +41,16 @@ func stories() []story {
 			run.WaitEvent(messages.EventStepOutput, "step=first", "line=working")
 			run.WaitEvent(messages.EventStepOutput, "step=second", "line=working")
 		}},
+		{name: "steps fan out over several workers and are gathered", tell: func(f *testkit.Fleet) {
+			run := f.Submit(fan)
+			for i := range 2 {
+				f.Worker(fmt.Sprintf("gpu-%d", i), gpu(), testkit.Takes(time.Second))
+			}
+			run.WaitStatus(messages.RunSucceeded)
+			onceEach(f, run, "split", "a", "b", "c", "sum")
+		}},
 		{name: "a run is cancelled while one step runs and one waits", tell: func(f *testkit.Fleet) {
-			f.Worker("gpu-1", gpu, testkit.OnDispatch(func(d *testkit.Dispatch) {
+			f.Worker("gpu-1", gpu(), testkit.OnDispatch(func(d *testkit.Dispatch) {
 				d.Accept()
 				d.WaitCancel()
 				d.Cancelled()
@@ -58,16 +65,16 @@ func stories() []story {
 		{name: "a worker is lost and another one takes the step", options: []testkit.Option{testkit.WithQueueTimeout(time.Hour)}, tell: func(f *testkit.Fleet) {
 			run := f.Submit(chain)
 			run.WaitEvent(messages.EventStepQueued, "step=first")
-			first := f.Worker("gpu-1", gpu)
+			first := f.Worker("gpu-1", gpu())
 			first.NextDispatch().Accept()
 			first.Drop()
 			run.WaitEvent(messages.EventStepWorkerLost, "worker=gpu-1")
-			f.Worker("gpu-2", gpu, testkit.AutoRun())
+			f.Worker("gpu-2", gpu(), testkit.AutoRun())
 			run.WaitStatus(messages.RunSucceeded)
 		}},
 		{name: "a worker is cut off and comes back within its grace", tell: func(f *testkit.Fleet) {
 			run := f.Submit(chain)
-			w := f.Worker("gpu-1", gpu)
+			w := f.Worker("gpu-1", gpu())
 			d := w.NextDispatch().Output("before\n")
 			w.Drop()
 			f.Advance(10 * time.Second)
@@ -79,7 +86,7 @@ func stories() []story {
 		}},
 		{name: "a worker refuses once", options: []testkit.Option{testkit.WithQueueTimeout(time.Hour)}, tell: func(f *testkit.Fleet) {
 			var refused sync.Once
-			f.Worker("gpu-1", gpu, testkit.OnDispatch(func(d *testkit.Dispatch) {
+			f.Worker("gpu-1", gpu(), testkit.OnDispatch(func(d *testkit.Dispatch) {
 				first := false
 				refused.Do(func() { first = true })
 				if first {
@@ -93,7 +100,7 @@ func stories() []story {
 			onceEach(f, run, "first", "second")
 		}},
 		{name: "a step fails and what needs it is skipped", tell: func(f *testkit.Fleet) {
-			f.Worker("gpu-1", gpu, testkit.OnDispatch(func(d *testkit.Dispatch) { d.Fail(messages.CodeExitNonzero, "exit status 7") }))
+			f.Worker("gpu-1", gpu(), testkit.OnDispatch(func(d *testkit.Dispatch) { d.Fail(messages.CodeExitNonzero, "exit status 7") }))
 			run := f.Submit(chain)
 			run.WaitStatus(messages.RunFailed)
 			onceEach(f, run, "first")
@@ -105,10 +112,10 @@ func stories() []story {
 		}},
 		{name: "a token is revoked while its worker runs a step", options: []testkit.Option{testkit.WithQueueTimeout(time.Hour)}, tell: func(f *testkit.Fleet) {
 			run := f.Submit(chain)
-			f.Worker("gpu-1", gpu).NextDispatch().Accept()
+			f.Worker("gpu-1", gpu()).NextDispatch().Accept()
 			f.RevokeToken("gpu-1")
 			run.WaitEvent(messages.EventStepWorkerLost, "worker=gpu-1")
-			f.Worker("gpu-2", gpu, testkit.AutoRun())
+			f.Worker("gpu-2", gpu(), testkit.AutoRun())
 			run.WaitStatus(messages.RunSucceeded)
 		}},
 	}

@@ -187,6 +187,19 @@ func (d *Dispatch) WaitCancel() (force bool) {
 	return force
 }
 
+// Cancellation waits until the worker was asked to give the dispatch up. It returns false when the dispatch has ended
+// otherwise, or the test has.
+func (d *Dispatch) Cancellation() bool {
+	cancelled := false
+	d.w.news.wait(d.w.f.ctx, func() bool {
+		d.w.mu.Lock()
+		defer d.w.mu.Unlock()
+		cancelled = d.cancelled
+		return cancelled || !d.endedAt.IsZero()
+	})
+	return cancelled
+}
+
 // WaitDone waits until the orchestrator has the result, or does not need it.
 func (d *Dispatch) WaitDone() {
 	d.w.f.t.Helper()
