@@ -94,7 +94,7 @@ func (a *Agent) lastWords(reason StopReason) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n := len(a.life.known); n > 0 {
-		a.cfg.Logger.Warn("the orchestrator has not acknowledged all results", "dispatches", n)
+		a.cfg.Logger.Warn("the orchestrator has not acknowledged all results", messages.KeyCount, n)
 	}
 	switch {
 	case reason != StopForced || a.life.stage != expired:

@@ -278,7 +278,7 @@ func (c *conn) next(limit time.Duration) *messages.Frame {
 			return nil
 		}
 		if f.GetRequest().GetWorkerPing() != nil {
-			c.send(responseTo(f.GetId(), messages.VerbWorkerPing, &messages.PingResult{}))
+			_ = c.Write(ctx, responseTo(f.GetId(), messages.VerbWorkerPing, &messages.PingResult{})) // it may have gone meanwhile
 			continue
 		}
 		return f
@@ -287,7 +287,7 @@ func (c *conn) next(limit time.Duration) *messages.Frame {
 
 func (c *conn) read() *messages.Frame {
 	c.t.Helper()
-	f := c.next(time.Minute)
+	f := c.next(2 * time.Hour)
 	if f == nil {
 		c.t.Fatal("no frame comes")
 	}

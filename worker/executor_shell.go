@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/swampd/swampd/messages"
 )
 
 // runShell runs the script of "run:" under a keeper.
@@ -24,14 +26,14 @@ func (e *StepExecutor) runShell(ctx context.Context, t Task, started func(), out
 	if err != nil {
 		return workerCannotStart(fmt.Errorf("lock for the keeper: %w", err))
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	s, err := makeScratch(e.cfg.CacheDir, t.DispatchID, script)
 	if err != nil {
 		return workerCannotStart(err)
 	}
 	defer func() {
 		if err := s.remove(); err != nil {
-			e.cfg.Logger.Warn("scratch folder cannot be removed", "dispatch_id", t.DispatchID, "err", err)
+			e.cfg.Logger.Warn("scratch folder cannot be removed", messages.KeyDispatch, t.DispatchID, messages.KeyErr, err)
 		}
 	}()
 	env, err := stepEnv(e.cfg.BaseEnv, t, s)
@@ -90,7 +92,7 @@ func (e *StepExecutor) keep(
 		startedAt = time.Now()
 		started()
 	}, out, func(err error) {
-		e.cfg.Logger.Warn("output of step is thrown away", "dispatch_id", t.DispatchID, "err", err)
+		e.cfg.Logger.Warn("output of step is thrown away", messages.KeyDispatch, t.DispatchID, messages.KeyErr, err)
 	})
 	if rep.result == nil {
 		// It is dead, or we do not understand each other; then it must not go on by itself.
@@ -110,12 +112,12 @@ func (e *StepExecutor) keep(
 
 // clearAfterKeeper does the work of a keeper that did not live to do it. The kernel has killed the main process.
 func (e *StepExecutor) clearAfterKeeper(t Task, rep keeperReport, stderr string) {
-	log := e.cfg.Logger.With("dispatch_id", t.DispatchID)
-	log.Error("keeper died", "err", rep.err, "stderr", stderr)
+	log := e.cfg.Logger.With(messages.KeyDispatch, t.DispatchID)
+	log.Error("keeper died", messages.KeyErr, errors.Join(rep.err, fmt.Errorf("its standard error: %q", stderr)))
 	ctx, cancel := context.WithTimeout(context.Background(), strayPatience)
 	defer cancel()
 	if err := killStrays(ctx, t.DispatchID, rep.pid); err != nil {
-		log.Error("processes of a step cannot be killed", "err", err)
+		log.Error("processes of a step cannot be killed", messages.KeyErr, err)
 	}
 }
 
@@ -153,7 +155,7 @@ func (e *StepExecutor) outcome(t Task, rep keeperReport) Outcome {
 		}
 	}
 	if r.left {
-		e.cfg.Logger.Warn("processes of a step cannot be killed", "dispatch_id", t.DispatchID)
+		e.cfg.Logger.Warn("processes of a step cannot be killed", messages.KeyDispatch, t.DispatchID)
 		if o.Error != "" {
 			o.Error += "; not everything that it started could be killed"
 		}

@@ -63,7 +63,7 @@ func (k *keeper) run() error {
 	if err != nil {
 		return k.cannotStart(fmt.Errorf("lock for the keeper: %w", err), true)
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	tree, err := newProcessTree(k.spec.dispatch)
 	if err != nil {
 		return k.cannotStart(fmt.Errorf("prepare keeper: %w", err), true)
@@ -74,7 +74,7 @@ func (k *keeper) run() error {
 	}
 	if err := writeFrame(k.report, frameStarting, nil); err != nil {
 		// Nobody is there any more, and nothing has been started.
-		return nil //nolint:nilerr // the worker's death is no fault of the keeper
+		return nil
 	}
 	pid, err := tree.start(k.spec, stdout, stderr)
 	closeErr := errors.Join(stdout.Close(), stderr.Close())

@@ -26,12 +26,12 @@ func launchKeeper(command []string, dispatch string, lock *os.File) (*keeperHand
 	if err != nil {
 		return nil, err
 	}
-	defer controlR.Close()
+	defer func() { _ = controlR.Close() }()
 	reportR, reportW, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, controlW.Close())
 	}
-	defer reportW.Close()
+	defer func() { _ = reportW.Close() }()
 	k := &keeperHandle{control: controlW, report: reportR, stderr: &headBuffer{}}
 	// The dispatch is for people who read a list of processes.
 	k.cmd = exec.Command(command[0], append(append([]string{}, command[1:]...), dispatch)...)

@@ -137,7 +137,7 @@ func readNumbers(dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	names, err := f.Readdirnames(-1)
 	numbers := make([]int, 0, len(names))
 	for _, name := range names {

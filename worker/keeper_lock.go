@@ -27,7 +27,7 @@ func WaitForKeepers(ctx context.Context, cacheDir string) error {
 	if err != nil {
 		return fmt.Errorf("wait for keepers: %w", err)
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	entries, err := os.ReadDir(scratchRoot(cacheDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read scratch folders: %w", err)

@@ -58,7 +58,7 @@ func (r *relay) start() { go r.run() }
 
 // finish returns when everything is relayed that the step has written. Nothing of the step may be left.
 func (r *relay) finish() {
-	r.wake[1].Close()
+	_ = r.wake[1].Close()
 	<-r.done
 }
 

@@ -52,7 +52,7 @@ func (t *processTree) start(spec keeperSpec, stdout, stderr *os.File) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	defer null.Close()
+	defer func() { _ = null.Close() }()
 	closeInheritedOnExec()
 	t.pid, err = syscall.ForkExec(spec.argv[0], spec.argv, &syscall.ProcAttr{
 		Dir:   spec.dir,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/swampd/swampd/messages"
 )
 
 // NoopModel is a built-in model whose every method does nothing and succeeds at once. Benchmarks measure with it what
@@ -89,7 +91,7 @@ func (e *StepExecutor) callModel(ctx context.Context, m Model, t Task, out Outpu
 	defer func() {
 		if p := recover(); p != nil {
 			outputs, err = nil, fmt.Errorf("model '%s' panicked: %v", t.Model, p)
-			e.cfg.Logger.Error("model panicked", "dispatch_id", t.DispatchID, "err", err, "stack", string(debug.Stack()))
+			e.cfg.Logger.Error("model panicked", messages.KeyDispatch, t.DispatchID, messages.KeyErr, err, messages.KeyStack, string(debug.Stack()))
 		}
 	}()
 	return m.Run(ctx, t, out)

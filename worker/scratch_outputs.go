@@ -39,7 +39,7 @@ func readOutputs(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read $SWAMP_OUTPUT: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("read $SWAMP_OUTPUT: %w", err)
