@@ -58,6 +58,9 @@ func idleFleet(t testing.TB, flags ...string) *fleet {
 func (f *fleet) end() {
 	for _, p := range f.processes {
 		p.kill()
+		if race := strings.Join(p.stderr(), "\n"); strings.Contains(race, "DATA RACE") {
+			f.t.Errorf("%s: %s", p.name, race)
+		}
 	}
 	err := await(10*time.Second, func() error {
 		if left := footprint(f.dir); len(left) > 0 {

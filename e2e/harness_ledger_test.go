@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -29,6 +30,18 @@ func (l *ledger) script(body string) string {
 		return fmt.Sprintf(`echo "%s $SWAMP_RUN_ID $SWAMP_STEP $SWAMP_ATTEMPT $$ $SWAMP_DISPATCH_ID" >> %s`, what, l.path)
 	}
 	return line("start") + "\n" + body + "\n" + line("end")
+}
+
+// gate is a script that goes on until open is called.
+func (l *ledger) gate() string {
+	return l.script(fmt.Sprintf("while [ ! -e %s.open ]; do sleep 0.05; done", l.path))
+}
+
+func (l *ledger) open(t testing.TB) {
+	t.Helper()
+	if err := os.WriteFile(l.path+".open", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // beating is a script that goes on for about so many tenths of a second, with a line in the ledger for each.

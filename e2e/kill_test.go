@@ -227,9 +227,11 @@ func TestKill_AnUnplacedStepOnLoopbackDiesWithItsOrchestratorAndRunsAgain(t *tes
 	t.Parallel()
 	f := newFleet(t)
 	ledger := newLedger(f)
-	id := f.detach(flow(step("own", ledger.beating(8))))
+	id := f.detach(flow(step("own", ledger.gate())))
 	first := ledger.started(t, "own", 1, 20*time.Second)
 	f.restart()
+	ledger.started(t, "own", 2, 20*time.Second)
+	ledger.open(t)
 	f.ends(id, 30*time.Second, "succeeded")
 	for _, w := range wrong(ledger.entries(t)) {
 		t.Error(w)
