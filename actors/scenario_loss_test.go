@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/testkit"
 )
@@ -241,4 +242,34 @@ func TestLoss_ADispatchThatIsNotAcceptedIsAskedForAgainAndNeverGivenAway(t *test
 		d.Succeed()
 		run.WaitStatus(messages.RunSucceeded)
 	})
+}
+
+// A lease that asks for its dispatch again crosses the worker's return without it. Were it sent to the worker then, the step
+// would run there while it waits, or runs, elsewhere.
+func TestLoss_ADispatchThatIsLostIsNotSentToTheNextConnection(t *testing.T) {
+	t.Parallel()
+	enrollments := 0
+	slow := func(p actors.Point) {
+		if p.Stage == "decided" && p.Kind == "worker" && p.Command == "enrollWorker" {
+			if enrollments++; enrollments == 2 {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}
+	scenario(t, func(t *testing.T, f *testkit.Fleet) {
+		w := f.Worker("gpu-1", gpu())
+		run := f.Submit(single)
+		lost := w.NextDispatch() // it is not accepted: the lease asks again after 5 s
+		f.Advance(5*time.Second - 50*time.Millisecond)
+		w.Drop()
+		w.Reconnect(testkit.Forgetting())
+		f.Advance(10 * time.Second)
+		d := w.NextDispatch()
+		if d.ID() == lost.ID() {
+			t.Errorf("dispatch %s was lost, and was sent again", d.ID())
+		}
+		w.NoDispatch()
+		d.Succeed()
+		run.WaitStatus(messages.RunSucceeded)
+	}, testkit.WithHook(slow))
 }

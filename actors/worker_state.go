@@ -9,6 +9,9 @@ import (
 	"github.com/swampd/swampd/messages"
 )
 
+// withoutIt is why a lease is lost whose worker has enrolled again and has not named it.
+const withoutIt = "its worker came back without it"
+
 // probeTime is how long a connected instance has to show that it lives, when another one of its machine wants in.
 const probeTime = 3 * time.Second
 
@@ -51,6 +54,7 @@ type workerState struct {
 	seq         uint32 // of the last dispatch
 	seqBase     uint32 // what the instance had seen when it enrolled; durable
 	leases      map[string]uint32
+	gone        map[string]uint32 // leases that were told to be lost and have not said yet that they are over
 	newcomer    *enrollWorker
 	cannotStart int
 	probations  int
@@ -302,16 +306,18 @@ func (w *workerState) reconcile(same bool, inFlight []*messages.InFlight, d *dec
 		}
 		verdicts = append(verdicts, v)
 	}
-	kept := make(map[string]uint32, len(named)) // a new map: the commit may be refused
+	kept := make(map[string]uint32, len(named)) // new maps: the commit may be refused
+	gone := maps.Clone(w.gone)
 	for _, id := range sortedKeys(w.leases) {
 		if named[id] {
 			kept[id] = w.leases[id]
 			d.then(tell{leaseAddress(id), leaseNamed{}})
 			continue
 		}
-		d.then(tell{leaseAddress(id), leaseLost{"its worker came back without it"}})
+		d.then(tell{leaseAddress(id), leaseLost{withoutIt}})
+		gone = with(gone, id, w.leases[id])
 	}
-	w.leases = kept
+	w.leases, w.gone = kept, gone
 	return verdicts
 }
 
@@ -403,7 +409,11 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 	}
 	session := w.session
 	leases := sortedKeys(w.leases)
-	w.leases = nil
+	gone := maps.Clone(w.gone) // a new map: the commit may be refused
+	for _, id := range leases {
+		gone = with(gone, id, w.leases[id])
+	}
+	w.leases, w.gone = nil, gone
 	w.connected, w.goneAt, w.reason = false, at.now, string(c.code)
 	w.version++
 	d := decision{writes: []write{w.write()}}
@@ -419,6 +429,11 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 
 // leaseHere registers a lease, and sends its dispatch. A repeat has the same number, so that the worker knows it.
 func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
+	if _, gone := w.gone[c.lease]; gone {
+		// It was on its way when the lease was told. What is lost is never sent to the next instance: its step may be running
+		// elsewhere by then.
+		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{withoutIt}}}}
+	}
 	seq, known := w.leases[c.lease]
 	if !known {
 		// Above all that came before, also for an actor that has restarted: the journal's sequence has risen at least once for
@@ -445,7 +460,7 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 // leaseOver forgets a lease, and learns from how the worker took it: one that drains is out, one that cannot start steps
 // three times in a row is unhealthy until it gets another try.
 func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
-	w.leases = without(w.leases, c.lease)
+	w.leases, w.gone = without(w.leases, c.lease), without(w.gone, c.lease)
 	var d decision
 	switch {
 	case c.refusal == "":

@@ -72,20 +72,18 @@ func (f *Fleet) CrashAtBatch(n int, while time.Duration) {
 // crashNow is called after each batch.
 func (f *Fleet) crashNow(store *memstore.Store) {
 	f.mu.Lock()
-	due := f.crashIn == 1
 	f.crashIn--
-	while := f.crashFor
-	f.mu.Unlock()
-	if !due {
-		return
+	if f.crashIn == 0 && !f.ended {
+		store.Crash()
+		while := f.crashFor
+		f.wg.Go(func() {
+			f.Crash()
+			if f.sleep(while) {
+				f.Restart()
+			}
+		})
 	}
-	store.Crash()
-	f.wg.Go(func() {
-		f.Crash()
-		if f.sleep(while) {
-			f.Restart()
-		}
-	})
+	f.mu.Unlock()
 }
 
 // insist asks again while the orchestrator is down or goes down with the question in hand. Questions may be repeated: a

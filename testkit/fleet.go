@@ -42,6 +42,7 @@ type Fleet struct {
 	numbers  map[string]int
 	crashIn  int // batches to go; 0 and below: none
 	crashFor time.Duration
+	ended    bool
 }
 
 // Start starts an orchestrator with an empty journal. At the end of the test its books are audited, and everything that
@@ -132,6 +133,15 @@ func (f *Fleet) number(kind string) int {
 	return f.numbers[kind]
 }
 
+// run runs fn in a goroutine that the end of the fleet waits for. After that it does not run.
+func (f *Fleet) run(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.wg.Go(fn)
+	}
+}
+
 // patience bounds what the test waits for.
 func (f *Fleet) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.ctx, f.settings.patience)
@@ -144,6 +154,7 @@ func (f *Fleet) end() {
 	}
 	f.cancel()
 	f.mu.Lock()
+	f.ended = true
 	workers := f.workers
 	f.mu.Unlock()
 	for _, w := range workers {

@@ -161,9 +161,9 @@ func (w *Worker) dial(ctx context.Context, forget bool) error {
 		old.mu.Lock()
 		old.cut = true
 		old.mu.Unlock()
-		w.f.wg.Go(func() { _ = old.end.Close(messages.CodeUnavailable, "dialled anew") })
+		w.f.run(func() { _ = old.end.Close(messages.CodeUnavailable, "dialled anew") })
 	}
-	w.f.wg.Go(func() { w.read(l) })
+	w.f.run(func() { w.read(l) })
 	for _, d := range again {
 		d.sayAgain()
 	}
@@ -342,6 +342,6 @@ func (w *Worker) takeDispatch(lease string, p *messages.DispatchParams) {
 	handler := w.is.onDispatch
 	w.mu.Unlock()
 	if handler != nil {
-		w.f.wg.Go(func() { handler(d) })
+		w.f.run(func() { handler(d) })
 	}
 }

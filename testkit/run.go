@@ -57,7 +57,7 @@ func (f *Fleet) Follow(id string) *Run {
 	f.mu.Lock()
 	f.runs = append(f.runs, r)
 	f.mu.Unlock()
-	f.wg.Go(r.follow)
+	f.run(r.follow)
 	return r
 }
 
