@@ -90,6 +90,8 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.workerResume(ctx, p)
 	case *messages.DoctorBooksParams:
 		return sys.doctorBooks(ctx)
+	case *messages.BackupParams:
+		return sys.backup(ctx, emit)
 	case *messages.VersionParams:
 		return &messages.VersionResult{
 			Version: sys.cfg.Version, Protocol: messages.ProtocolVersion, StoreId: sys.journal.StoreID(), Epoch: float64(sys.journal.Epoch()),

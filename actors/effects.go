@@ -146,6 +146,7 @@ type decision struct {
 	class    class
 	log      *logWrite
 	writes   []write
+	erases   []erase
 	requires []require
 	stream   string
 	events   []*messages.RunEvent
@@ -155,7 +156,7 @@ type decision struct {
 }
 
 func (d *decision) durable() bool {
-	return d.log != nil || len(d.writes) > 0 || len(d.events) > 0
+	return d.log != nil || len(d.writes) > 0 || len(d.erases) > 0 || len(d.events) > 0
 }
 
 func (d *decision) then(e ...effect) { d.effects = append(d.effects, e...) }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,11 +22,11 @@ const unseenAfter = 500 * time.Millisecond
 const partialAfter = 500 * time.Millisecond
 
 func (sys *System) runWatch(ctx context.Context, p *messages.RunWatchParams, emit Emit) (proto.Message, error) {
-	if _, err := sys.findRun(p.GetRunId()); err != nil {
-		return nil, err
-	}
 	follower := sys.journal.Follow(p.GetRunId(), uint64(p.GetAfterSeq()))
 	defer follower.Close()
+	if _, err := sys.findRun(p.GetRunId()); err != nil { // once it is followed: its removal ends the follower
+		return nil, err
+	}
 	status, err := sys.follow(ctx, follower, p.GetRunId(), uint64(p.GetAfterSeq()), p.GetOutput(), emit)
 	if err != nil {
 		return nil, err
@@ -125,6 +126,9 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 				return "", err
 			}
 		case err := <-failed:
+			if errors.Is(err, persistence.ErrNotFound) {
+				err = messages.Faultf(messages.CodeNotFound, "no run %s: it ended long ago, and was removed just now", run)
+			}
 			return "", err
 		case <-sys.failed:
 			return "", messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
@@ -157,6 +161,9 @@ func (sys *System) runLogs(ctx context.Context, p *messages.RunLogsParams, emit 
 	if p.GetFollow() {
 		follower := sys.journal.Follow(p.GetRunId(), 0)
 		defer follower.Close()
+		if _, err := sys.findRun(p.GetRunId()); err != nil {
+			return nil, err
+		}
 		_, err := sys.follow(ctx, follower, p.GetRunId(), 0, nil, only)
 		return result, err
 	}

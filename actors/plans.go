@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -105,8 +106,13 @@ func (sys *System) planOf(r *messages.RunRecord) (*workflow.Plan, error) {
 	return plan, nil
 }
 
-// sourceBook knows which sources are durable already, so that a definition is written once and looked for once.
-type sourceBook struct{ known sync.Map }
+// sourceBook knows which sources are durable already, so that a definition is written once and looked for once. It knows
+// also which were wanted lately: their runs may be about to be committed, so they must not be swept (see sources.go).
+type sourceBook struct {
+	known sync.Map     // digests
+	used  sync.Map     // digest to the time of its last use
+	gate  sync.RWMutex // held for reading while a source is read or made durable, for writing while some are removed
+}
 
 // sourcePart bounds one record of a source, well within one commit.
 const sourcePart = 256 << 10
@@ -114,6 +120,9 @@ const sourcePart = 256 << 10
 // keep makes a source durable before the first run that names it. Its head comes last, so that a source which is there
 // is whole.
 func (b *sourceBook) keep(ctx context.Context, j persistence.Journal, digest, source string) error {
+	b.gate.RLock()
+	defer b.gate.RUnlock()
+	b.used.Store(digest, time.Now())
 	if _, ok := b.known.Load(digest); ok {
 		return nil
 	}
@@ -152,6 +161,8 @@ func putSource(ctx context.Context, j persistence.Journal, id string, r *message
 
 // read returns a source that has been kept.
 func (b *sourceBook) read(sys *System, digest string) ([]byte, error) {
+	b.gate.RLock()
+	defer b.gate.RUnlock()
 	head := &messages.SourceRecord{}
 	version, err := sys.read(persistence.KindSource, digest, head)
 	if err != nil {

@@ -323,11 +323,11 @@ func (sys *System) commit(d decision) error {
 			return err
 		}
 	}
-	if len(d.writes) == 0 && len(d.events) == 0 {
+	if len(d.writes) == 0 && len(d.erases) == 0 && len(d.events) == 0 {
 		return nil
 	}
 	c := persistence.Commit{
-		Class: persistence.Class(d.class), Puts: make([]persistence.Put, len(d.writes)),
+		Class: persistence.Class(d.class), Puts: make([]persistence.Put, len(d.writes)), Deletes: make([]persistence.Delete, len(d.erases)),
 		Conditions: make([]persistence.Condition, len(d.requires)), Appends: make([]persistence.Append, len(d.events)),
 	}
 	for i, w := range d.writes {
@@ -336,6 +336,9 @@ func (sys *System) commit(d decision) error {
 			return fmt.Errorf("encode %s %s: %w", w.kind, w.id, err)
 		}
 		c.Puts[i] = persistence.Put{Kind: persistence.Kind(w.kind), ID: w.id, Expect: w.replaces, State: w.state, Ended: w.ended, Body: body}
+	}
+	for i, e := range d.erases {
+		c.Deletes[i] = persistence.Delete{Kind: persistence.Kind(e.kind), ID: e.id}
 	}
 	for i, q := range d.requires {
 		c.Conditions[i] = persistence.Condition{Kind: persistence.Kind(q.kind), ID: q.id, Version: q.version}

@@ -32,6 +32,8 @@ type Config struct {
 	// AuditEvery is how often the auditor compares the books; 0 is 30 s, below 0 never. Virtual time that runs for months
 	// has no use for it.
 	AuditEvery time.Duration
+	// Retention says how long what is over is kept.
+	Retention Retention
 	// Version of the program, for workers and people.
 	Version string
 	// Hook is called by actors at points of interest. Tests panic or block in it; it is nil otherwise.
@@ -61,6 +63,7 @@ func (c Config) withDefaults() Config {
 	if c.AuditEvery == 0 {
 		c.AuditEvery = auditEvery
 	}
+	c.Retention = c.Retention.withDefaults()
 	return c
 }
 
@@ -155,6 +158,9 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	}
 	if cfg.AuditEvery > 0 {
 		sys.edges.run(sys.auditor)
+	}
+	if cfg.Retention.Every > 0 {
+		sys.edges.run(sys.retention)
 	}
 	sys.ready.Store(true)
 	return sys, nil

@@ -84,6 +84,10 @@ func stepToken(t tokenState, batch []any, at moment) (tokenState, decision) {
 			changed = t.expire(&d, at) || changed
 		case tokenGoneNoted:
 			t.gone[c.worker] = true
+		case retireToken:
+			if len(batch) == 1 { // else it comes again: nothing else may stand in that commit
+				t.retire(c, &d)
+			}
 		}
 	}
 	if added && t.state == messages.TokenUnused {

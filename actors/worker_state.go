@@ -202,6 +202,8 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		w.told = c.version
 	case idleElapsed:
 		return w.mayLeave()
+	case retireWorker:
+		return w.retire(c)
 	case schedulerStarted:
 		w.told = 0
 	case commitRefused:
@@ -400,6 +402,9 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 // tokenGone disconnects the worker if that token had admitted it. What ran under it is killed and lost at once.
 func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 	noted := tell{tokenAddress(c.token), tokenGoneNoted{w.name}}
+	if w.version == 0 { // it was here once
+		return w, decision{effects: []effect{noted, leave{}}}
+	}
 	if !w.connected || w.token != c.token || w.generation != c.tokenGen {
 		return w, decision{effects: []effect{noted}}
 	}

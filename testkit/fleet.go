@@ -76,6 +76,7 @@ func (f *Fleet) boot() error {
 	system, err := actors.Start(f.ctx, actors.Config{
 		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
 		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
+		Retention: f.settings.retention,
 	})
 	if err != nil {
 		return errors.Join(err, store.Close())

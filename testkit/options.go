@@ -18,6 +18,7 @@ type settings struct {
 	grace        time.Duration
 	loopback     int
 	shipEnv      []string
+	retention    actors.Retention
 	hooks        []func(actors.Point)
 	journal      memstore.Options
 	patience     time.Duration
@@ -46,6 +47,9 @@ func WithLoopback(slots int) Option { return func(s *settings) { s.loopback = sl
 
 // WithShippedEnv sets the part of the orchestrator's environment that steps get, as KEY=VALUE.
 func WithShippedEnv(env ...string) Option { return func(s *settings) { s.shipEnv = env } }
+
+// WithRetention sets how long what is over is kept.
+func WithRetention(r actors.Retention) Option { return func(s *settings) { s.retention = r } }
 
 // WithPatience sets how long a method waits before it fails the test: 20 s by default, in a bubble an hour.
 func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
