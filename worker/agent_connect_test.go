@@ -46,27 +46,6 @@ func TestAgent_LeavesPromptlyWhileItIsNotConnected(t *testing.T) {
 				}
 			})
 		})
-		t.Run(name+" while the keepers of an earlier process live", func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				cache := t.TempDir()
-				keepers, err := holdKeeperLock(keeperLockPath(cache))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = keepers.Close() }()
-				o := startAgent(t, succeed, func(c *Config) { c.CacheDir = cache }).run()
-				time.Sleep(time.Minute)
-				stop.stop(o.agent)
-				before := time.Now()
-				_ = o.ended(stop.reason)
-				if time.Since(before) != 0 {
-					t.Errorf("it took %v", time.Since(before))
-				}
-				if len(o.dials) != 0 {
-					t.Error("it dialled")
-				}
-			})
-		})
 		t.Run(name+" in a dial", func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				o := startAgent(t, succeed, func(c *Config) {
