@@ -120,7 +120,7 @@ func (b *bench) singles(ctx context.Context, submitters int, during time.Duratio
 	for _, n := range counts {
 		total += n
 	}
-	return float64(total) / took.Seconds(), float64((b.cpu()-cpu).Microseconds()) / float64(total), nil
+	return float64(total) / took.Seconds(), float64((b.cpu() - cpu).Microseconds()) / float64(total), nil
 }
 
 // fanOut submits one run of many parallel steps, and waits for its end.
@@ -137,5 +137,5 @@ func (b *bench) fanOut(ctx context.Context, steps int) (perSecond, cpuMicros flo
 		return 0, 0, err
 	}
 	took := time.Since(begin)
-	return float64(steps) / took.Seconds(), float64((b.cpu()-cpu).Microseconds()) / float64(steps), nil
+	return float64(steps) / took.Seconds(), float64((b.cpu() - cpu).Microseconds()) / float64(steps), nil
 }
