@@ -28,7 +28,7 @@ func (f *Fleet) Crash() {
 	for _, w := range workers {
 		w.cut() // nothing that a dead process still says may arrive
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime) //nolint:usetesting // it may be the end of the test
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime) // not the test's: it may be its end
 	defer cancel()
 	if err := errors.Join(system.Stop(ctx), store.Close()); err != nil {
 		f.t.Errorf("testkit: crash: %v", err)

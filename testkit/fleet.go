@@ -54,7 +54,7 @@ func Start(t testing.TB, options ...Option) *Fleet {
 		o(&f.settings)
 	}
 	f.log = slog.New(slog.NewTextHandler(f.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	f.ctx, f.cancel = context.WithCancel(context.Background()) //nolint:usetesting // that of the test ends before its cleanups
+	f.ctx, f.cancel = context.WithCancel(context.Background()) // not the test's: that one ends before its cleanups
 	t.Cleanup(f.end)
 	if err := f.boot(); err != nil {
 		t.Fatalf("testkit: start the orchestrator: %v", err)
@@ -166,7 +166,7 @@ func (f *Fleet) end() {
 	system, store := f.system, f.store
 	f.mu.Unlock()
 	if system != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime) //nolint:usetesting // in a cleanup it has ended
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime) // not the test's: in a cleanup that one has ended
 		defer cancel()
 		if err := errors.Join(system.Stop(ctx), store.Close()); err != nil {
 			f.t.Errorf("testkit: stop the orchestrator: %v", err)

@@ -193,6 +193,7 @@ func (g *Progress) note(step int, s messages.StepStatus) bool {
 		j.cancelled++
 	case messages.StepSkipped:
 		j.skipped++
+	default: // it succeeded: the job does not count those
 	}
 	g.queue = append(g.queue, step)
 	return true

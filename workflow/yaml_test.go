@@ -24,8 +24,9 @@ func tree(n *node) any {
 			l = append(l, tree(item))
 		}
 		return l
+	default:
+		return n.text
 	}
-	return n.text
 }
 
 // readTree reads a document, or returns the first thing that is wrong with it.

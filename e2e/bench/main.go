@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -23,7 +24,7 @@ func main() {
 		exit(runWorker(ctx))
 		return
 	}
-	exit(run(ctx))
+	exit(run(ctx, os.Stdout))
 }
 
 func exit(err error) {
@@ -36,7 +37,6 @@ func exit(err error) {
 // plan is what is measured, and how much of it.
 type plan struct {
 	swampd     string
-	profile    string
 	submitters int
 	slots      int
 	single     time.Duration
@@ -48,7 +48,6 @@ type plan struct {
 func parse() plan {
 	var p plan
 	flag.StringVar(&p.swampd, "swampd", "", "a built swampd; built anew if empty")
-	flag.StringVar(&p.profile, "pprof", "", "not used by swampd; reserved for a profile's file name")
 	flag.IntVar(&p.submitters, "submitters", 64, "clients that each submit a run and wait for its end")
 	flag.IntVar(&p.slots, "slots", 64, "slots of the worker")
 	flag.DurationVar(&p.single, "single", 10*time.Second, "how long single-step runs are submitted")
@@ -59,7 +58,7 @@ func parse() plan {
 	return p
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, out io.Writer) error {
 	p := parse()
 	b, err := start(ctx, p)
 	if err != nil {
@@ -71,7 +70,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-58s p50 %s, p99 %s\n", "floor: append and sync of 300 bytes", round(floor.p50), round(floor.p99))
+	line(out, "%-58s p50 %s, p99 %s\n", "floor: append and sync of 300 bytes", round(floor.p50), round(floor.p99))
 
 	var wakes []quantiles
 	for range p.rounds {
@@ -82,7 +81,7 @@ func run(ctx context.Context) error {
 		wakes = append(wakes, q)
 	}
 	w := medianQuantiles(wakes)
-	fmt.Printf("%-58s p50 %s (%.1f syncs), p99 %s (%.1f syncs)\n", "idle worker: submit call to step start", round(w.p50), ratio(w.p50, floor.p50),
+	line(out, "%-58s p50 %s (%.1f syncs), p99 %s (%.1f syncs)\n", "idle worker: submit call to step start", round(w.p50), ratio(w.p50, floor.p50),
 		round(w.p99), ratio(w.p99, floor.p50))
 
 	var rates, cpus []float64
@@ -93,7 +92,7 @@ func run(ctx context.Context) error {
 		}
 		rates, cpus = append(rates, r), append(cpus, cpu)
 	}
-	fmt.Printf("%-58s %.0f a second, %.0f µs of swampd's CPU each\n", fmt.Sprintf("single-step runs from %d submitters", p.submitters), median(rates), median(cpus))
+	line(out, "%-58s %.0f a second, %.0f µs of swampd's CPU each\n", fmt.Sprintf("single-step runs from %d submitters", p.submitters), median(rates), median(cpus))
 
 	rates, cpus = nil, nil
 	for range p.rounds {
@@ -103,15 +102,18 @@ func run(ctx context.Context) error {
 		}
 		rates, cpus = append(rates, r), append(cpus, cpu)
 	}
-	fmt.Printf("%-58s %.0f steps a second, %.0f µs of swampd's CPU each\n", fmt.Sprintf("one run of %d parallel steps", p.parallel), median(rates), median(cpus))
+	line(out, "%-58s %.0f steps a second, %.0f µs of swampd's CPU each\n", fmt.Sprintf("one run of %d parallel steps", p.parallel), median(rates), median(cpus))
 	return ctx.Err()
 }
+
+// line prints one result. A reader that has gone wants no more.
+func line(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(max(b, 1)) }
 
-// single is a workflow of n parallel steps that do nothing.
+// workflowOf is a workflow of n parallel steps that do nothing.
 func workflowOf(n int) string {
 	var b strings.Builder
 	b.WriteString("name: bench\nlabels: {bench: noop}\nqueueTimeout: 0\njobs:\n  - name: main\n    steps:\n")

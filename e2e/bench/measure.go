@@ -42,7 +42,7 @@ func syncFloor(dir string) (quantiles, error) {
 	if err != nil {
 		return quantiles{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // a scratch file
 	data := make([]byte, 300)
 	var times []time.Duration
 	for range 500 {
@@ -94,8 +94,12 @@ func (b *bench) singles(ctx context.Context, submitters int, during time.Duratio
 		if clients[i], err = b.connect(ctx); err != nil {
 			return 0, 0, err
 		}
-		defer clients[i].close()
 	}
+	defer func() {
+		for _, c := range clients {
+			c.close()
+		}
+	}()
 	counts := make([]int, submitters)
 	var wg sync.WaitGroup
 	cpu := b.cpu()

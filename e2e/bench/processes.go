@@ -80,21 +80,41 @@ func (b *bench) startSwampd(ctx context.Context, p plan) error {
 	if err := b.swampd.Start(); err != nil {
 		return fmt.Errorf("start swampd: %w", err)
 	}
-	for until := time.Now().Add(20 * time.Second); ; {
-		if r, err := http.Get(b.url + "/readyz"); err == nil { //nolint:noctx // a loopback address
-			_ = r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				break
-			}
-		}
-		if time.Now().After(until) {
-			return errors.New("swampd is not ready after 20 s")
-		}
-		time.Sleep(10 * time.Millisecond)
+	if err := eventually(ctx, 20*time.Second, func() bool { return b.ready(ctx) }); err != nil {
+		return fmt.Errorf("swampd is not ready: %w", err)
 	}
 	token, err := os.ReadFile(filepath.Join(data, "admin-token"))
 	b.admin = strings.TrimSpace(string(token))
 	return err
+}
+
+func (b *bench) ready(ctx context.Context) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	client := &http.Client{Timeout: time.Second}
+	answer, err := client.Do(r)
+	if err != nil {
+		return false
+	}
+	return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+}
+
+// eventually looks every few milliseconds until something holds.
+func eventually(ctx context.Context, within time.Duration, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 func (b *bench) stop() {
@@ -216,16 +236,14 @@ func startWorker(ctx context.Context, b *bench, slots int) (*workerProcess, erro
 		return nil, err
 	}
 	w.wg.Go(func() { w.read(out) })
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	enrolled := func() bool {
 		list, err := c.call(ctx, messages.NewRequest(messages.VerbWorkerList, &messages.WorkerListParams{}))
-		if err != nil {
-			return nil, err
-		}
-		if len(list.GetWorkerList().GetItems()) > 0 {
-			return w, nil
-		}
+		return err == nil && len(list.GetWorkerList().GetItems()) > 0
 	}
-	return nil, errors.New("the worker has not enrolled after 10 s")
+	if err := eventually(ctx, 10*time.Second, enrolled); err != nil {
+		return nil, fmt.Errorf("the worker has not enrolled: %w", err)
+	}
+	return w, nil
 }
 
 // read takes the times at which steps started; who does not want them lets them go.
