@@ -75,10 +75,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, verb messages.Ve
 	defer context.AfterFunc(s.streams, func() { cancel(context.Cause(s.streams)) })()
 	out := &lines{w: w, control: http.NewResponseController(w)}
 	result, err := s.orchestrator.Do(ctx, verb, params, func(e *messages.Event) error {
-		if e.GetRun() == nil {
-			return errors.New("an event that is none of a run")
+		switch {
+		case e.GetRun() != nil:
+			return out.write(e.GetRun())
+		case e.GetBackup() != nil:
+			return out.write(e.GetBackup())
+		default:
+			return errors.New("an event that is not a client's")
 		}
-		return out.write(e.GetRun())
 	})
 	if err == nil {
 		err = out.write(result)

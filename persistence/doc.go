@@ -6,8 +6,8 @@
 //
 // The package itself holds the interface, the errors, the record's envelope and the committer that joins what many
 // actors wait for. Engines stand in subpackages: badgerstore for a directory on disk, memstore for tests; journaltest
-// is the suite that every engine passes. A backup is a stream of its own form, of which any engine can be restored. It may import messages only. Package actors codes against the interface;
-// cmd and testkit choose the engine.
+// is the suite that every engine passes. A backup is a stream of a form of its own, of which any engine can be restored.
+// It may import messages only. Package actors codes against the interface; cmd and testkit choose the engine.
 //
 //	seqs, err := journal.Commit(ctx, persistence.Commit{
 //		Puts:    []persistence.Put{{Kind: persistence.KindRun, ID: id, Expect: 0, State: "running", Body: body}},

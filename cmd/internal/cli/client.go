@@ -163,6 +163,8 @@ func transient(err error) bool {
 type stream struct {
 	// event takes each event, in order. It may block. An error ends the stream.
 	event func(*messages.RunEvent) error
+	// chunk takes each piece of a backup, in order. It may block. An error ends the stream.
+	chunk func([]byte) error
 	// sent is called when the request has been written.
 	sent func()
 	// alive is called once, when the connection has proved to work.
@@ -219,6 +221,11 @@ func (c *client) receive(ctx context.Context, ws *websocket.Conn, verb messages.
 		case *messages.Frame_Event:
 			if event := body.Event.GetRun(); event != nil && s.event != nil {
 				if err := s.event(event); err != nil {
+					return nil, err
+				}
+			}
+			if chunk := body.Event.GetBackup(); chunk != nil && s.chunk != nil {
+				if err := s.chunk(chunk.GetData()); err != nil {
 					return nil, err
 				}
 			}

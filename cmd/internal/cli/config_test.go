@@ -42,6 +42,8 @@ func TestFlags_Completeness(t *testing.T) {
 					if f.Name == "label" {
 						want = append(want, envWorkerLabels)
 					}
+				case f.Name == "data-dir" && strings.HasPrefix(cmd.CommandPath(), "swampd "):
+					want = []string{"SWAMPD_DATA_DIR"}
 				case f.Name == "server":
 					want = []string{"SWAMP_SERVER"}
 				case f.Name == "server-token":

@@ -41,6 +41,7 @@ func (a *app) root() *cobra.Command {
 	switch a.program {
 	case Swampd:
 		root = a.serveCommand("swampd")
+		root.AddCommand(a.backupCommand(), a.restoreCommand(), a.checkCommand())
 	case SwampWorker:
 		root = a.connectCommand("swamp-worker")
 	default:

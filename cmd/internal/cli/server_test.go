@@ -23,6 +23,8 @@ type script struct {
 	url string
 	// answer answers a request; emit sends an event under it. An error that is no fault cuts the connection.
 	answer func(ctx context.Context, verb messages.Verb, params proto.Message, emit func(*messages.RunEvent)) (proto.Message, error)
+	// stream is answer for events of any kind. It replaces answer.
+	stream func(ctx context.Context, send func(*messages.Event)) (proto.Message, error)
 
 	mu   sync.Mutex
 	seen []messages.Verb
@@ -101,9 +103,15 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = ws.Write(ctx, websocket.MessageBinary, data)
 		}
 	}
-	result, err := s.answer(ctx, verb, messages.ParamsOf(frame.GetRequest()), func(e *messages.RunEvent) {
-		send(&messages.Frame{Body: &messages.Frame_Event{Event: &messages.Event{Event: &messages.Event_Run{Run: e}}}})
-	})
+	emit := func(e *messages.Event) { send(&messages.Frame{Body: &messages.Frame_Event{Event: e}}) }
+	var result proto.Message
+	if s.stream != nil {
+		result, err = s.stream(ctx, emit)
+	} else {
+		result, err = s.answer(ctx, verb, messages.ParamsOf(frame.GetRequest()), func(e *messages.RunEvent) {
+			emit(&messages.Event{Event: &messages.Event_Run{Run: e}})
+		})
+	}
 	s.settle()
 	switch {
 	case err == nil:
