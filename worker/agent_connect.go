@@ -100,9 +100,9 @@ func (a *Agent) lastWords(reason StopReason) error {
 	case reason != StopForced || a.life.stage != expired:
 		return nil
 	case a.life.cut > 0:
-		return fmt.Errorf("%w %v: %d steps were ended (%s)", errBound, a.cfg.DrainTimeout, a.life.cut, a.cfg.DrainMode)
+		return fmt.Errorf("%w %v; steps that did not end in time (%s): %d", errBound, a.cfg.DrainTimeout, a.cfg.DrainMode, a.life.cut)
 	default:
-		return fmt.Errorf("%w %v: %d results are not acknowledged", errBound, a.cfg.DrainTimeout, len(a.life.known))
+		return fmt.Errorf("%w %v; results that are not acknowledged: %d", errBound, a.cfg.DrainTimeout, len(a.life.known))
 	}
 }
 

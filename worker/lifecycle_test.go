@@ -363,8 +363,8 @@ func TestAgent_TheBoundOfADrain(t *testing.T) {
 		end   StopReason
 		error string
 	}{
-		{"handed back", "", stubborn, "d1/1 handed_back worker_draining", "worker gpu-1 drained before the step had ended", 40 * time.Second, StopForced, "1 steps were ended (handback)"},
-		{"cancelled", DrainCancel, stubborn, "d1/1 cancelled cancelled", "worker gpu-1 drained before the step had ended", 40 * time.Second, StopForced, "1 steps were ended (cancel)"},
+		{"handed back", "", stubborn, "d1/1 handed_back worker_draining", "worker gpu-1 drained before the step had ended", 40 * time.Second, StopForced, "in time (handback): 1"},
+		{"cancelled", DrainCancel, stubborn, "d1/1 cancelled cancelled", "worker gpu-1 drained before the step had ended", 40 * time.Second, StopForced, "in time (cancel): 1"},
 		{"finished", DrainFinish, sleeper(time.Hour), "d1/1 succeeded", "", time.Hour, StopSignal, ""},
 		{"over before the bound", "", sleeper(20 * time.Second), "d1/1 succeeded", "", 20 * time.Second, StopSignal, ""},
 	}
@@ -430,7 +430,7 @@ func TestAgent_ResultsThatNobodyAcknowledgesEndWithTheBound(t *testing.T) {
 				c.expect("d1/1 succeeded")
 				for c.next(time.Hour) != nil { // it is repeated
 				}
-				if err := o.ended(StopForced); err == nil || !strings.Contains(err.Error(), "1 results are not acknowledged") {
+				if err := o.ended(StopForced); err == nil || !strings.Contains(err.Error(), "not acknowledged: 1") {
 					t.Errorf("error %v", err)
 				}
 				if d := time.Since(before); d != 30*time.Second+boundReport {
