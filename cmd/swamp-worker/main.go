@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(cli.SwampWorker))
+	os.Exit(cli.Main(cli.SwampWorker, nil))
 }

@@ -5,8 +5,9 @@ import (
 	"os"
 
 	"github.com/swampd/swampd/cmd/internal/cli"
+	"github.com/swampd/swampd/cmd/internal/engine"
 )
 
 func main() {
-	os.Exit(cli.Main(cli.Swamp))
+	os.Exit(cli.Main(cli.Swamp, engine.Engine{}))
 }

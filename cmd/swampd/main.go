@@ -6,8 +6,9 @@ import (
 	"os"
 
 	"github.com/swampd/swampd/cmd/internal/cli"
+	"github.com/swampd/swampd/cmd/internal/engine"
 )
 
 func main() {
-	os.Exit(cli.Main(cli.Swampd))
+	os.Exit(cli.Main(cli.Swampd, engine.Engine{}))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/persistence"
 )
@@ -73,9 +74,9 @@ func (a *app) backupCommand() *cobra.Command {
 			return err
 		}
 		if from.given("data-dir") && a.client.token.secret == "" {
-			c.tokenFrom = filepath.Join(dataDir, adminTokenFile)
-			if c.token, err = readTokenFile(c.tokenFrom); err != nil {
-				return fmt.Errorf("read the server token of %s: %w: give it by --server-token", dataDir, plainPathError(err))
+			c.tokenFrom = filepath.Join(dataDir, daemon.AdminTokenFile)
+			if c.token, err = daemon.ReadTokenFile(c.tokenFrom); err != nil {
+				return fmt.Errorf("read the server token of %s: %w: give it by --server-token", dataDir, daemon.PlainPathError(err))
 			}
 		}
 		info, err := a.backup(cmd.Context(), c, args[0])
@@ -151,7 +152,7 @@ func receiveBackup(ctx context.Context, c *client, file string) (info persistenc
 func openPartial(partial string) (*os.File, error) {
 	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("write the backup to %s: %w", partial, plainPathError(err))
+		return nil, fmt.Errorf("write the backup to %s: %w", partial, daemon.PlainPathError(err))
 	}
 	if err := lockFile(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("another backup is being written to %s: wait for it, or choose another file", partial), f.Close())

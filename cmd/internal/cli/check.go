@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/persistence"
-	"github.com/swampd/swampd/persistence/badgerstore"
 )
 
 // checkShape is the report of a check for scripts.
@@ -49,7 +49,7 @@ func (a *app) checkCommand() *cobra.Command {
 		if dataDir == "" {
 			return usagef("%s is needed: this user has no home directory", from.name("data-dir"))
 		}
-		report, err := badgerstore.Check(badgerstore.Config{Dir: dataDir})
+		report, err := a.host.Engine.Check(dataDir)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (a *app) checkCommand() *cobra.Command {
 	})
 }
 
-func (a *app) printCheck(dir string, r badgerstore.Report) error {
+func (a *app) printCheck(dir string, r daemon.Report) error {
 	if a.json() {
 		findings := r.Findings
 		if findings == nil {

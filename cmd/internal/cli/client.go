@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/worker"
 )
@@ -72,9 +73,9 @@ func (a *app) newClient(from settings) (*client, error) {
 	c := connectTo(u, a.client.token.secret, from.name("server-token"))
 	c.shown = a.client.server
 	if c.token == "" && isLoopback(u.Hostname()) {
-		file := filepath.Join(defaultDataDir(a.host), adminTokenFile)
+		file := filepath.Join(defaultDataDir(a.host), daemon.AdminTokenFile)
 		c.tokenFrom = file
-		switch c.token, err = readTokenFile(file); {
+		switch c.token, err = daemon.ReadTokenFile(file); {
 		case errors.Is(err, os.ErrNotExist):
 			c.tokenFrom = ""
 		case err != nil:
@@ -323,7 +324,7 @@ func (c *client) unauthorized() error {
 	if c.token == "" {
 		return messages.Faultf(messages.CodeUnauthorized,
 			"the orchestrator at %s wants a server token: give --server-token or set %s (it is in the file %s of its data directory)",
-			c.shown, envServerToken, adminTokenFile)
+			c.shown, envServerToken, daemon.AdminTokenFile)
 	}
 	return messages.Faultf(messages.CodeUnauthorized, "the orchestrator at %s does not accept the server token of %s", c.shown, c.tokenFrom)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/worker"
 )
@@ -146,7 +147,7 @@ func (f *connectFlags) enrollment(from settings) (messages.Secret, error) {
 		return "", usagef("%s and %s: give one of the two", from.name("token"), from.name("token-file"))
 	case from.given("token-file") && !byFlag("token"):
 		name = from.name("token-file")
-		if token, err = readTokenFile(f.tokenFile); err != nil {
+		if token, err = daemon.ReadTokenFile(f.tokenFile); err != nil {
 			return "", usagef("invalid value %q of %s: %v", f.tokenFile, name, err)
 		}
 	case from.given("token"):

@@ -105,19 +105,3 @@ func readTokenFD(fd int) (messages.Secret, error) {
 	}
 	return messages.Secret(strings.TrimSpace(string(data))), nil
 }
-
-// readTokenFile reads a token from a file that a person made.
-func readTokenFile(name string) (messages.Secret, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
-	if len(data) > 1<<16 {
-		return "", fmt.Errorf("%s is too large for a token", name)
-	}
-	token := strings.TrimSpace(string(data))
-	if token == "" {
-		return "", fmt.Errorf("%s is empty", name)
-	}
-	return messages.Secret(token), nil
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/workflow"
 )
@@ -150,7 +152,8 @@ type dev struct {
 	fleet  []devWorker
 
 	log          *os.File
-	orchestrator *orchestrator
+	logger       *slog.Logger
+	orchestrator daemon.Orchestrator
 	client       *client
 	workers      *devWorkers
 }
@@ -202,25 +205,26 @@ func (d *dev) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a log: %w", err)
 	}
-	d.orchestrator, err = startOrchestrator(ctx, orchestratorConfig{
-		listen: "127.0.0.1:0", dataDir: d.dir, queueTimeout: time.Minute, grace: time.Minute, loopback: true,
-		log: newLogger(d.log, "info", "text"),
+	d.logger = newLogger(d.log, "info", "text")
+	d.orchestrator, err = d.app.host.Engine.Start(ctx, daemon.Config{
+		Listen: "127.0.0.1:0", DataDir: d.dir, QueueTimeout: time.Minute, Grace: time.Minute, Loopback: true,
+		Version: version(), Logger: d.logger,
 	})
 	if err != nil {
 		return errors.Join(err, d.log.Close())
 	}
-	address := d.orchestrator.url()
+	address := d.orchestrator.URL()
 	u, err := url.Parse(address)
 	if err != nil {
 		return err
 	}
-	d.client = connectTo(u, d.orchestrator.token, "this command")
+	d.client = connectTo(u, d.orchestrator.Token(), "this command")
 	d.workers = &devWorkers{host: d.app.host, client: d.client, url: address, dir: notes, note: d.note}
 	out := d.app.host.Stdout
 	if d.app.json() {
 		out = d.app.host.Stderr
 	}
-	fmt.Fprintf(out, "export SWAMP_SERVER=%s SWAMP_SERVER_TOKEN=%s\n", address, d.orchestrator.token.Reveal())
+	fmt.Fprintf(out, "export SWAMP_SERVER=%s SWAMP_SERVER_TOKEN=%s\n", address, d.orchestrator.Token().Reveal())
 	return nil
 }
 
@@ -235,8 +239,8 @@ func (d *dev) idle(ctx context.Context, signals <-chan os.Signal) error {
 	case <-signals:
 		d.note("draining; once more leaves at once")
 		return nil
-	case <-d.orchestrator.failed:
-		return d.orchestrator.failure()
+	case <-d.orchestrator.Failed():
+		return d.orchestrator.Failure()
 	case <-ctx.Done():
 		return nil
 	}
@@ -297,7 +301,7 @@ func (d *dev) finish(signals <-chan os.Signal, err error) error {
 		<-left
 		err = errors.Join(errFailed, err)
 	}
-	return errors.Join(err, stopOrchestrator(d.orchestrator, signals, devStopPatience), d.log.Close())
+	return errors.Join(err, stopOrchestrator(d.orchestrator, d.logger, signals, devStopPatience), d.log.Close())
 }
 
 // firstEvent tells when the first event has come.

@@ -5,7 +5,7 @@
 // process. What a command was asked for is resolved once: a flag goes before its variable, which goes before the
 // default. Errors travel up unprinted; [Run] prints each once and turns it into an exit code in one place.
 //
-// The package may import everything but testkit. Only the three mains import it:
+// The package may import messages, workflow, persistence and worker. An orchestrator comes from whoever has one:
 //
-//	func main() { os.Exit(cli.Main(cli.Swampd)) }
+//	func main() { os.Exit(cli.Main(cli.Swampd, engine.Engine{})) }
 package cli

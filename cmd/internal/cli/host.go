@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/worker"
 )
 
@@ -30,6 +31,8 @@ type Host struct {
 	Reexec func(Restart) error
 	// Now is the clock that people read.
 	Now func() time.Time
+	// Engine makes orchestrators in this process. The program of a worker has none.
+	Engine daemon.Engine
 }
 
 // Program is one of the three programs of this code base.
@@ -43,15 +46,15 @@ const (
 )
 
 // Main runs a program on the real machine and returns its exit code. The keeper of a step is the same binary under a
-// hidden name, which must not look at flags or variables.
-func Main(p Program) int {
+// hidden name, which must not look at flags or variables. engine may be nil for the program of a worker.
+func Main(p Program, engine daemon.Engine) int {
 	if len(os.Args) > 1 && os.Args[1] == worker.KeeperArg {
 		return worker.RunKeeper()
 	}
-	return Run(context.Background(), p, systemHost())
+	return Run(context.Background(), p, systemHost(engine))
 }
 
-func systemHost() *Host {
+func systemHost(engine daemon.Engine) *Host {
 	return &Host{
 		Args:      os.Args[1:],
 		Stdout:    os.Stdout,
@@ -70,6 +73,7 @@ func systemHost() *Host {
 		StderrTerminal: func() bool { return term.IsTerminal(int(os.Stderr.Fd())) },
 		Reexec:         reexec,
 		Now:            time.Now,
+		Engine:         engine,
 	}
 }
 

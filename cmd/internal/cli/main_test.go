@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/swampd/swampd/cmd/internal/engine"
 	"github.com/swampd/swampd/worker"
 )
 
@@ -21,7 +22,7 @@ const envProgram = "CLI_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if p, ok := os.LookupEnv(envProgram); ok || (len(os.Args) > 1 && os.Args[1] == worker.KeeperArg) {
-		os.Exit(Main(Program(p)))
+		os.Exit(Main(Program(p), engine.Engine{}))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -102,7 +103,8 @@ func newTestHost(t *testing.T, args ...string) *testHost {
 			h.restart = &r
 			return errNoReexec
 		},
-		Now: func() time.Time { return testTime(0) },
+		Now:    func() time.Time { return testTime(0) },
+		Engine: engine.Engine{},
 	}
 	return h
 }

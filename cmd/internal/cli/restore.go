@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/persistence"
-	"github.com/swampd/swampd/persistence/badgerstore"
 )
 
 // restoreShape says for scripts what was restored, and where.
@@ -37,7 +37,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		if dataDir == "" {
 			return usagef("%s is needed: this user has no home directory", from.name("data-dir"))
 		}
-		info, err := restoreBackup(args[0], dataDir)
+		info, err := a.restoreBackup(args[0], dataDir)
 		if err != nil {
 			return err
 		}
@@ -50,13 +50,13 @@ func (a *app) restoreCommand() *cobra.Command {
 	})
 }
 
-func restoreBackup(file, dir string) (_ persistence.BackupInfo, err error) {
+func (a *app) restoreBackup(file, dir string) (_ persistence.BackupInfo, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return persistence.BackupInfo{}, fmt.Errorf("read the backup %s: %w", file, plainPathError(err))
+		return persistence.BackupInfo{}, fmt.Errorf("read the backup %s: %w", file, daemon.PlainPathError(err))
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := badgerstore.Restore(badgerstore.RestoreConfig{From: f, Dir: dir})
+	info, err := a.host.Engine.Restore(f, dir)
 	if isType[*persistence.BackupError](err) {
 		err = fmt.Errorf("%s cannot be restored: %w: use another backup; nothing was written", file, err)
 	}

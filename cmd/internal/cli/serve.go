@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 )
 
@@ -85,33 +87,34 @@ func (a *app) serveCommand(use string) *cobra.Command {
 }
 
 // config checks what flags have to say to each other.
-func (f *serveFlags) config(h *Host, from settings) (orchestratorConfig, error) {
+func (f *serveFlags) config(h *Host, from settings) (daemon.Config, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n > 65535 {
-		return orchestratorConfig{}, usagef("invalid value %q of %s: want an address as host:port, such as %s", f.listen, from.name("listen"), defaultListen)
+		return daemon.Config{}, usagef("invalid value %q of %s: want an address as host:port, such as %s", f.listen, from.name("listen"), defaultListen)
 	}
 	switch {
 	case f.dataDir == "":
-		return orchestratorConfig{}, usagef("%s is needed: this user has no home directory", from.name("data-dir"))
+		return daemon.Config{}, usagef("%s is needed: this user has no home directory", from.name("data-dir"))
 	case f.tlsCert == "" && f.tlsKey != "":
-		return orchestratorConfig{}, usagef("%s needs --tls-cert", from.name("tls-key"))
+		return daemon.Config{}, usagef("%s needs --tls-cert", from.name("tls-key"))
 	case f.tlsCert != "" && f.tlsKey == "":
-		return orchestratorConfig{}, usagef("%s needs --tls-key", from.name("tls-cert"))
+		return daemon.Config{}, usagef("%s needs --tls-key", from.name("tls-cert"))
 	}
 	dir, err := filepath.Abs(f.dataDir)
 	if err != nil {
-		return orchestratorConfig{}, fmt.Errorf("find the data directory: %w", err)
+		return daemon.Config{}, fmt.Errorf("find the data directory: %w", err)
 	}
-	return orchestratorConfig{
-		listen:       f.listen,
-		dataDir:      dir,
-		queueTimeout: f.queueTimeout.d,
-		grace:        f.grace.d,
-		loopback:     f.loopback.value == "on" || (f.loopback.value == "" && isLoopback(host)),
-		shipEnv:      shippedEnv(h.Environ(), f.shipEnv.patterns),
-		tlsCert:      f.tlsCert,
-		tlsKey:       f.tlsKey,
-		log:          newLogger(h.Stderr, f.logLevel.value, f.logFormat.value),
+	return daemon.Config{
+		Listen:       f.listen,
+		DataDir:      dir,
+		QueueTimeout: f.queueTimeout.d,
+		Grace:        f.grace.d,
+		Loopback:     f.loopback.value == "on" || (f.loopback.value == "" && isLoopback(host)),
+		ShipEnv:      shippedEnv(h.Environ(), f.shipEnv.patterns),
+		TLSCert:      f.tlsCert,
+		TLSKey:       f.tlsKey,
+		Version:      version(),
+		Logger:       newLogger(h.Stderr, f.logLevel.value, f.logFormat.value),
 	}, nil
 }
 
@@ -135,25 +138,25 @@ func shippedEnv(env, patterns []string) []string {
 }
 
 // serve runs the orchestrator until a signal ends it, or it fails.
-func (a *app) serve(ctx context.Context, cfg orchestratorConfig, f *serveFlags) error {
+func (a *app) serve(ctx context.Context, cfg daemon.Config, f *serveFlags) error {
 	defer keepOnBrokenPipe()()
 	signals, stop := a.host.Notify(stopSignals()...)
 	defer stop()
 	starting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type startResult struct {
-		orchestrator *orchestrator
+		orchestrator daemon.Orchestrator
 		err          error
 	}
 	started := make(chan startResult, 1)
 	go func() { // ends with the start, and this function waits for it
-		o, err := startOrchestrator(starting, cfg)
+		o, err := a.host.Engine.Start(starting, cfg)
 		started <- startResult{o, err}
 	}()
-	var o *orchestrator
+	var o daemon.Orchestrator
 	select {
 	case s := <-signals:
-		cfg.log.Info("stopping", messages.KeySignal, s.String())
+		cfg.Logger.Info("stopping", messages.KeySignal, s.String())
 		cancel(errInterrupted)
 		result := <-started
 		if result.err != nil {
@@ -167,33 +170,33 @@ func (a *app) serve(ctx context.Context, cfg orchestratorConfig, f *serveFlags) 
 		o = result.orchestrator
 		select {
 		case s := <-signals:
-			cfg.log.Info("stopping", messages.KeySignal, s.String())
-		case <-o.failed:
-			cfg.log.Error("stopping after a failure", messages.KeyErr, o.failure())
+			cfg.Logger.Info("stopping", messages.KeySignal, s.String())
+		case <-o.Failed():
+			cfg.Logger.Error("stopping after a failure", messages.KeyErr, o.Failure())
 		case <-ctx.Done():
-			cfg.log.Info("stopping")
+			cfg.Logger.Info("stopping")
 		}
 	}
-	return stopOrchestrator(o, signals, f.shutdownTimeout.d)
+	return stopOrchestrator(o, cfg.Logger, signals, f.shutdownTimeout.d)
 }
 
 // stopOrchestrator ends it within a time. A signal meanwhile ends the process at once.
-func stopOrchestrator(o *orchestrator, signals <-chan os.Signal, limit time.Duration) error {
+func stopOrchestrator(o daemon.Orchestrator, log *slog.Logger, signals <-chan os.Signal, limit time.Duration) error {
 	stopping, cancel := context.WithTimeoutCause(context.Background(), limit,
 		fmt.Errorf("it did not end in %s (--shutdown-timeout)", formatDuration(limit)))
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- o.stop(stopping) }() // the process ends where nobody waits for it any more
+	go func() { done <- o.Stop(stopping) }() // the process ends where nobody waits for it any more
 	select {
 	case err := <-done:
-		if failure := o.failure(); failure != nil {
+		if failure := o.Failure(); failure != nil {
 			return errors.Join(failure, err)
 		}
 		return err
 	case <-stopping.Done():
 		return context.Cause(stopping)
 	case s := <-signals:
-		o.cfg.log.Error("stopped at once by a second signal", messages.KeySignal, s.String())
+		log.Error("stopped at once by a second signal", messages.KeySignal, s.String())
 		return errFailed
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 )
 
@@ -58,7 +59,7 @@ func (s *served) end(sig os.Signal) int {
 func (s *served) client(args ...string) *testHost {
 	s.t.Helper()
 	h := newTestHost(s.t, args...)
-	token, err := os.ReadFile(filepath.Join(s.dir, adminTokenFile))
+	token, err := os.ReadFile(filepath.Join(s.dir, daemon.AdminTokenFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestServe_ASignalEndsItWell(t *testing.T) {
 		if got := s.swamp("run", "list", "--output", "json"); !strings.HasPrefix(got, `{"items":[]`) {
 			t.Errorf("run list prints %s", got)
 		}
-		token, err := os.ReadFile(filepath.Join(dir, adminTokenFile))
+		token, err := os.ReadFile(filepath.Join(dir, daemon.AdminTokenFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func TestServe_WhatCannotStartSaysWhyAndChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := filepath.Join(root, "unreadable")
-	if err := os.MkdirAll(filepath.Join(secret, adminTokenFile), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(secret, daemon.AdminTokenFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	fresh := filepath.Join(root, "fresh")

@@ -11,9 +11,6 @@ import (
 // defaultListen is where an orchestrator listens, and where a client looks for it, unless told otherwise.
 const defaultListen = "127.0.0.1:4000"
 
-// adminTokenFile is the file in the data directory that holds the server token.
-const adminTokenFile = "admin-token"
-
 // isLoopback tells whether a host name or address is this machine's own.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {

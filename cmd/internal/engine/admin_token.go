@@ -1,4 +1,4 @@
-package cli
+package engine
 
 import (
 	"crypto/rand"
@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/messages"
 )
 
 // adminToken returns the server token of a data directory, and whether it is new: then it has to be saved.
 func adminToken(dir string) (token messages.Secret, fresh bool, err error) {
-	file := filepath.Join(dir, adminTokenFile)
-	token, err = readTokenFile(file)
+	file := filepath.Join(dir, daemon.AdminTokenFile)
+	token, err = daemon.ReadTokenFile(file)
 	switch {
 	case err == nil:
 		return token, false, nil
@@ -37,7 +38,7 @@ func saveAdminToken(dir string, token messages.Secret) (err error) {
 			err = fmt.Errorf("write the server token: %w", err)
 		}
 	}()
-	file, err := os.CreateTemp(dir, "."+adminTokenFile+"-*") // 0600 from the start
+	file, err := os.CreateTemp(dir, "."+daemon.AdminTokenFile+"-*") // 0600 from the start
 	if err != nil {
 		return err
 	}
@@ -53,29 +54,21 @@ func saveAdminToken(dir string, token messages.Secret) (err error) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), filepath.Join(dir, adminTokenFile))
+	return os.Rename(file.Name(), filepath.Join(dir, daemon.AdminTokenFile))
 }
 
 // makeDataDir makes the directory, for this user only, and makes sure that it can be written.
 func makeDataDir(dir string) error {
 	next := "allow this user to write there, or choose another with --data-dir"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the data directory %s: %w: %s", dir, plainPathError(err), next)
+		return fmt.Errorf("make the data directory %s: %w: %s", dir, daemon.PlainPathError(err), next)
 	}
 	probe, err := os.CreateTemp(dir, ".probe-*")
 	if err == nil {
 		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
 	}
 	if err != nil {
-		return fmt.Errorf("write to the data directory %s: %w: %s", dir, plainPathError(err), next)
+		return fmt.Errorf("write to the data directory %s: %w: %s", dir, daemon.PlainPathError(err), next)
 	}
 	return nil
-}
-
-// plainPathError drops the path, which the sentence has already.
-func plainPathError(err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }

@@ -1,10 +1,10 @@
-package cli
+package engine
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/swampd/swampd/actors"
+	"github.com/swampd/swampd/cmd/internal/daemon"
 	"github.com/swampd/swampd/gateway"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/persistence"
@@ -21,28 +22,32 @@ import (
 	"github.com/swampd/swampd/worker"
 )
 
-// orchestratorConfig is what an orchestrator in this process is made of.
-type orchestratorConfig struct {
-	listen          string
-	dataDir         string
-	queueTimeout    time.Duration
-	grace           time.Duration
-	loopback        bool
-	shipEnv         []string
-	tlsCert, tlsKey string
-	log             *slog.Logger
+// Engine makes orchestrators.
+type Engine struct{}
+
+var _ daemon.Engine = Engine{}
+
+// Check implements daemon.Engine.
+func (Engine) Check(dir string) (daemon.Report, error) {
+	report, err := badgerstore.Check(badgerstore.Config{Dir: dir})
+	return daemon.Report(report), err
+}
+
+// Restore implements daemon.Engine.
+func (Engine) Restore(from io.ReadSeeker, dir string) (persistence.BackupInfo, error) {
+	return badgerstore.Restore(badgerstore.RestoreConfig{From: from, Dir: dir})
 }
 
 // orchestrator is a running orchestrator: listener, actors, journal, and its own worker.
 type orchestrator struct {
-	cfg     orchestratorConfig
+	cfg     daemon.Config
 	token   messages.Secret
 	gateway *gateway.Server
 	journal persistence.Journal
 	system  *actors.System
 	own     *ownWorker
 
-	// failed is closed when something ended that must not; failure says what.
+	// failed is closed when something ended that must not; err says what.
 	failed   chan struct{}
 	failOnce sync.Once
 	err      atomic.Pointer[error]
@@ -50,41 +55,41 @@ type orchestrator struct {
 	stopped  chan struct{}
 }
 
-// startOrchestrator starts everything, or leaves nothing behind. What fails fast comes first: the address is bound
+// Start implements daemon.Engine. What fails fast comes first: the address is bound
 // before the store is touched, and the server token is written only by whoever holds the store's lock.
-func startOrchestrator(ctx context.Context, cfg orchestratorConfig) (_ *orchestrator, err error) {
+func (Engine) Start(ctx context.Context, cfg daemon.Config) (_ daemon.Orchestrator, err error) {
 	o := &orchestrator{cfg: cfg, failed: make(chan struct{}), stopped: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			// It was never up: there is nothing to wait for, and the first error is the one that counts.
 			ended, cancel := context.WithCancel(context.Background())
 			cancel()
-			_ = o.stop(ended)
+			_ = o.Stop(ended)
 		}
 	}()
-	token, fresh, err := adminToken(cfg.dataDir)
+	token, fresh, err := adminToken(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	o.token = token
 	ready := &deferredOrchestrator{}
 	o.gateway, err = gateway.New(gateway.Config{
-		Listen: cfg.listen, TLSCert: cfg.tlsCert, TLSKey: cfg.tlsKey,
-		AdminToken: token, Orchestrator: ready, Logger: cfg.log,
+		Listen: cfg.Listen, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
+		AdminToken: token, Orchestrator: ready, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDataDir(cfg.dataDir); err != nil {
+	if err := makeDataDir(cfg.DataDir); err != nil {
 		return nil, err
 	}
-	store, err := badgerstore.Open(badgerstore.Config{Dir: cfg.dataDir, Logger: cfg.log})
+	store, err := badgerstore.Open(badgerstore.Config{Dir: cfg.DataDir, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
 	o.journal = store
 	if fresh {
-		if err := saveAdminToken(cfg.dataDir, token); err != nil {
+		if err := saveAdminToken(cfg.DataDir, token); err != nil {
 			return nil, err
 		}
 	}
@@ -94,12 +99,12 @@ func startOrchestrator(ctx context.Context, cfg orchestratorConfig) (_ *orchestr
 		}
 	})
 	slots := 0
-	if cfg.loopback {
+	if cfg.Loopback {
 		slots = runtime.NumCPU()
 	}
 	o.system, err = actors.Start(ctx, actors.Config{
-		Journal: o.journal, Logger: cfg.log, QueueTimeout: cfg.queueTimeout, Grace: cfg.grace,
-		ShipEnv: cfg.shipEnv, LoopbackSlots: slots, Version: version(),
+		Journal: o.journal, Logger: cfg.Logger, QueueTimeout: cfg.QueueTimeout, Grace: cfg.Grace,
+		ShipEnv: cfg.ShipEnv, LoopbackSlots: slots, Version: cfg.Version,
 	})
 	if err != nil {
 		return nil, err
@@ -111,18 +116,24 @@ func startOrchestrator(ctx context.Context, cfg orchestratorConfig) (_ *orchestr
 		case <-o.stopped:
 		}
 	})
-	if cfg.loopback {
+	if cfg.Loopback {
 		if o.own, err = startOwnWorker(o.system, cfg, slots, o.fail); err != nil {
 			return nil, err
 		}
 	}
 	ready.set(o.system)
-	cfg.log.Info("listening", messages.KeyAddr, o.gateway.Addr().String(), messages.KeyDir, cfg.dataDir)
+	cfg.Logger.Info("listening", messages.KeyAddr, o.gateway.Addr().String(), messages.KeyDir, cfg.DataDir)
 	return o, nil
 }
 
-// url is where a client of this machine finds the orchestrator.
-func (o *orchestrator) url() string { return "http://" + o.gateway.Addr().String() }
+// URL implements daemon.Orchestrator.
+func (o *orchestrator) URL() string { return "http://" + o.gateway.Addr().String() }
+
+// Token implements daemon.Orchestrator.
+func (o *orchestrator) Token() messages.Secret { return o.token }
+
+// Failed implements daemon.Orchestrator.
+func (o *orchestrator) Failed() <-chan struct{} { return o.failed }
 
 // fail notes the first thing that ended without being asked to.
 func (o *orchestrator) fail(err error) {
@@ -132,23 +143,23 @@ func (o *orchestrator) fail(err error) {
 	})
 }
 
-// failure is what ended without being asked to, or nil.
-func (o *orchestrator) failure() error {
+// Failure implements daemon.Orchestrator.
+func (o *orchestrator) Failure() error {
 	if err := o.err.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// stop ends what has been started, in reverse: first nothing new comes in, last the store is closed, whatever went
-// wrong between. It is called once.
-func (o *orchestrator) stop(ctx context.Context) error {
+// Stop implements daemon.Orchestrator. It ends what has been started, in reverse: first nothing new comes in, last the
+// store is closed, whatever went wrong between.
+func (o *orchestrator) Stop(ctx context.Context) error {
 	var errs []error
 	if o.gateway != nil {
 		// A peer that does not leave must not take the time of those behind it. What is cut here connects again.
 		leaving, cancel := context.WithTimeout(ctx, closingTime(ctx))
 		if err := o.gateway.Shutdown(leaving); err != nil && o.system != nil {
-			o.cfg.log.Warn("connections were cut", messages.KeyErr, err)
+			o.cfg.Logger.Warn("connections were cut", messages.KeyErr, err)
 		}
 		cancel()
 	}
@@ -167,7 +178,7 @@ func (o *orchestrator) stop(ctx context.Context) error {
 	}
 	err := errors.Join(errs...)
 	if o.system != nil && err == nil {
-		o.cfg.log.Info("stopped")
+		o.cfg.Logger.Info("stopped")
 	}
 	return err
 }
@@ -191,12 +202,12 @@ type ownWorker struct {
 }
 
 // startOwnWorker starts it. fail is called if it ends before stop.
-func startOwnWorker(o actors.Orchestrator, cfg orchestratorConfig, slots int, fail func(error)) (*ownWorker, error) {
+func startOwnWorker(o actors.Orchestrator, cfg daemon.Config, slots int, fail func(error)) (*ownWorker, error) {
 	agent, err := worker.New(worker.Config{
 		Concurrency: slots,
-		CacheDir:    filepath.Join(cfg.dataDir, "loopback"),
-		Version:     version(),
-		Logger:      cfg.log,
+		CacheDir:    filepath.Join(cfg.DataDir, "loopback"),
+		Version:     cfg.Version,
+		Logger:      cfg.Logger,
 		Dial: func(context.Context) (worker.Link, error) {
 			return gateway.Pipe(o, actors.ConnInfo{Loopback: true, Remote: "loopback"})
 		},
