@@ -246,6 +246,8 @@ func TestOutbox_Property(t *testing.T) {
 			"send":   func(t *rapid.T) { h.send(rapid.SampledFrom([]int{1, 1000, batchBytes, 1 << 30}).Draw(t, "budget")) },
 			"ack":    func(t *rapid.T) { h.ack(t, h.pick(t)) },
 			"crash":  func(*rapid.T) { h.crash() },
+			"drop":   func(t *rapid.T) { h.drop(t) },
+			"hurry":  func(t *rapid.T) { h.hurry(h.pick(t)) },
 			"time":   func(t *rapid.T) { h.pass(time.Duration(rapid.IntRange(0, 6000).Draw(t, "ms")) * time.Millisecond) },
 			"":       func(t *rapid.T) { h.check(t) },
 		})
@@ -292,6 +294,34 @@ func (h *outboxHistory) write(t *rapid.T, w *outboxWorld) {
 	w.written = append(w.written, p...)
 	w.stream = rapid.SampledFrom([]Stream{Stdout, Stderr}).Draw(t, "stream")
 	w.pending = put(&h.o, w.f, w.stream, p, h.now)
+	w.throwAway()
+}
+
+// throwAway is what a writer does that is in a hurry and has no credit.
+func (w *outboxWorld) throwAway() {
+	if w.f.hurried {
+		w.written = w.written[:len(w.written)-len(w.pending)]
+		w.pending = nil
+	}
+}
+
+// hurry makes the writer wait for nothing any more.
+func (h *outboxHistory) hurry(w *outboxWorld) {
+	h.o.hurry(w.f)
+	h.serve()
+}
+
+// drop ends a connection and begins the next one, under which dispatches may have another generation.
+func (h *outboxHistory) drop(t *rapid.T) {
+	if rapid.Bool().Draw(t, "a crash too") {
+		h.crash()
+	}
+	for _, id := range h.ids {
+		if w := h.world[id]; w.finished && rapid.Bool().Draw(t, "adopted") {
+			h.o.adopt(w.f, frameID(id, 2))
+		}
+	}
+	h.o.newSession()
 }
 
 // serve lets the writers go on that have credit again.
@@ -301,6 +331,7 @@ func (h *outboxHistory) serve() {
 		h.o.served = h.o.served[1:]
 		w := h.world[f.id]
 		w.pending = put(&h.o, f, w.stream, w.pending, h.now)
+		w.throwAway()
 	}
 	for _, id := range h.ids {
 		if w := h.world[id]; w.ended && !w.finished && len(w.pending) == 0 {
@@ -319,6 +350,9 @@ func (h *outboxHistory) send(budget int) {
 	frames, _ := h.o.take(nil, budget, h.now)
 	for _, f := range frames {
 		w := h.world[dispatchOf(f.GetId())]
+		if f.GetId() != w.f.frame {
+			h.t.Fatalf("%s is sent under the id %s", w.f.frame, f.GetId())
+		}
 		switch out := f.GetEvent().GetOutput(); {
 		case f.GetEvent().GetAccepted() != nil:
 			w.events = append(w.events, "accepted")
