@@ -88,7 +88,7 @@ func TestRetention_ASteadyStreamOfRunsDoesNotGrowTheStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	const rounds, round, body = 28, 1000, 1000
+	const rounds, round, body = 20, 1000, 1000
 	var sizes []int64
 	for n := range rounds {
 		addRuns(t, s, n*round, (n+1)*round, body)
@@ -98,7 +98,7 @@ func TestRetention_ASteadyStreamOfRunsDoesNotGrowTheStore(t *testing.T) {
 		sizes = append(sizes, tables(t, dir)>>20)
 	}
 	const live, written = 2 * round * 5 * body >> 20, rounds * round * 5 * body >> 20
-	if least := slices.Min(sizes[rounds-12:]); least > live+2*memTableSize>>20 {
+	if least := slices.Min(sizes[rounds-10:]); least > live+2*memTableSize>>20 {
 		t.Errorf("%d MiB live of %d MiB that were written, and the tables never fell below %d MiB of late: %v", live, written, least, sizes)
 	}
 }
