@@ -126,6 +126,9 @@ func startWorker(w workerState, at moment) decision {
 		d.then(w.idle())
 	}
 	d.then(w.pauseTimer(at)...)
+	if w.health == messages.HealthUnhealthy {
+		d.then(arm{timerProbation, probation(0), probationElapsed{}})
+	}
 	return d
 }
 

@@ -391,8 +391,12 @@ func (s *runState) stepEnded(c stepEnded, d *decision, at moment) {
 }
 
 func (s *runState) noteError(job, step string, status messages.StepStatus, text string) {
-	if status == messages.StepFailed && s.errText == "" {
+	switch {
+	case s.errText != "":
+	case status == messages.StepFailed:
 		s.errText = fmt.Sprintf("step %s of job %s failed: %s", step, job, text)
+	case status == messages.StepCancelled && s.cancelAt.IsZero():
+		s.errText = fmt.Sprintf("step %s of job %s was cancelled", step, job)
 	}
 }
 
