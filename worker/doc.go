@@ -8,7 +8,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	go func() { <-sigterm; a.Drain("signal") }()
+//	go func() { <-sigterm; a.Drain(worker.StopSignal) }()
 //	reason, err := a.Run(ctx)
 //
 // The goroutines of an [Agent], each in a file of its own:
@@ -19,7 +19,7 @@
 //	write (link_write.go)     sends what the outbox has, as much as is there at once
 //	perform (dispatch.go)     one per dispatch: runs the step, and hands its output to the outbox
 //
-// What they decide by is apart from them and knows no lock, clock or socket: lifecycle_state.go (slots, draining, which
-// dispatch is taken), link_state.go (backoff, liveness, the steps' dead-man clock) and outbox_state.go (order, credit,
-// acknowledgements). Agent.mu guards all three.
+// What they decide by is apart from them and knows no lock, clock or socket: lifecycle_state.go (slots, and which dispatch
+// is taken), lifecycle_leave_state.go (when, why and until when a worker leaves), link_state.go (backoff, liveness, the
+// steps' dead-man clock) and outbox_state.go (order, credit, acknowledgements). Agent.mu guards them all.
 package worker
