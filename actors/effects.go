@@ -254,6 +254,17 @@ type obligation struct {
 	told bool
 }
 
+// confirms tells whether a message only confirms that something was noted. No actor is started for one: it would do again
+// what its record owes, and be confirmed again, for ever.
+func confirms(msg any) bool {
+	switch msg.(type) {
+	case leaseUp, leaseNoted, slotNoted, offerNoted, awaitNoted, endNoted, workerNoted, tokenGoneNoted:
+		return true
+	default:
+		return false
+	}
+}
+
 // commitRefused comes back to a machine whose commit was refused for reasons of its own: a condition that does not
 // hold, or no space. Nothing was written, and the state is the one before.
 type commitRefused struct {

@@ -154,10 +154,13 @@ func (sys *System) forget(id string) {
 }
 
 // tell sends a message to the actor of that address. One that does not live is started by its router; a step that does
-// not is answered for by its run, and a session that does not is gone.
+// not is answered for by its run, and a session that does not is gone. A confirmation starts nobody.
 func (sys *System) tell(to address, msg any) {
 	if i, ok := sys.refs.Load(to); ok {
 		sys.send(i.(*actorInfo), msg)
+		return
+	}
+	if confirms(msg) {
 		return
 	}
 	switch to.kind {

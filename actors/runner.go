@@ -49,9 +49,13 @@ type runner[S any] struct {
 	timers timers
 	owed   ledger
 	ending bool
-	// leaving: it has nothing more to do, and waits for its children to leave.
-	leaving bool
+	// leaves: it has nothing more to do, and waits for its children to leave.
+	leaves bool
+	left   bool // off the route: what still comes is for the next one of its name
 }
+
+// ownCommand is what an actor has sent to itself. It dies with the actor, where what others have sent does not.
+type ownCommand struct{ cmd any }
 
 // flushBatch is what a gathering actor sends to itself, behind what has arrived.
 type flushBatch struct{}
@@ -67,7 +71,7 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 	case *actor.Stopped:
 	case *actor.Terminated:
 		r.sys.forget(msg.Who.GetId())
-		if r.leaving {
+		if r.leaves {
 			r.leave(ctx)
 		}
 	case flushBatch:
@@ -75,6 +79,10 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 	case timerElapsed:
 		if cmd, ok := r.timers.due(msg); ok {
 			r.guard(cmd, func() { r.take(ctx, cmd) })
+		}
+	case ownCommand:
+		if !r.left {
+			r.guard(msg.cmd, func() { r.take(ctx, msg.cmd) })
 		}
 	case owedElapsed:
 		r.owed.repeat(r.sys, time.Now())
@@ -148,6 +156,12 @@ func (r *runner[S]) ensureLoaded(ctx actor.Context, msg any) {
 }
 
 func (r *runner[S]) take(ctx actor.Context, cmd any) {
+	if r.left {
+		if _, ok := cmd.(wake); !ok {
+			r.sys.tell(r.self, cmd)
+		}
+		return
+	}
 	r.ensureLoaded(ctx, cmd)
 	if r.ending {
 		return
@@ -202,7 +216,7 @@ func (r *runner[S]) handle(ctx actor.Context, cmd any) {
 // settle looks at what the state owes now.
 func (r *runner[S]) settle(at moment) {
 	r.info.state.Store(r.machine.word(r.state))
-	if r.machine.resume != nil && !r.ending {
+	if r.machine.resume != nil && !r.ending && !r.left {
 		r.owed.settle(r.sys, r.machine.resume(r.state, at), at.now)
 	}
 }
@@ -271,7 +285,7 @@ func (r *runner[S]) act(ctx actor.Context, e effect) {
 		e.to.give(e.result, e.err)
 	case transmit:
 		if !r.sys.transmit(e.session, e.frame) && r.machine.kind == kindWorker {
-			ctx.Send(ctx.Self(), sessionEnded{e.session}) // its end may have come before its enrollment
+			ctx.Send(ctx.Self(), ownCommand{sessionEnded{e.session}}) // its end may have come before its enrollment
 		}
 	case hangUp:
 		r.sys.hangUp(e.session, e.code, e.text)
@@ -282,7 +296,7 @@ func (r *runner[S]) act(ctx actor.Context, e effect) {
 	case disarm:
 		r.timers.disarm(e.name)
 	case again:
-		ctx.Send(ctx.Self(), e.cmd)
+		ctx.Send(ctx.Self(), ownCommand(e))
 	case bear:
 		r.sys.bear(ctx, e)
 	case endChild:
@@ -303,10 +317,14 @@ func (r *runner[S]) act(ctx actor.Context, e effect) {
 // leave takes the actor off the route, once its children have left: they are stopped with it, and what stands in their
 // mailboxes would be dropped (rule P8).
 func (r *runner[S]) leave(ctx actor.Context) {
-	r.leaving = len(ctx.Children()) > 0
-	if !r.leaving {
-		r.sys.leave(ctx, r.self)
+	r.leaves = true
+	if r.left || len(ctx.Children()) > 0 {
+		return
 	}
+	r.left = true
+	r.timers.stop()
+	r.owed.stop()
+	r.sys.leave(ctx, r.self)
 }
 
 // commit makes a decision durable.
