@@ -49,7 +49,7 @@ func (s *runState) release(grants []grant) []effect {
 	var effects []effect
 	for _, g := range grants {
 		if g.ok {
-			effects = append(effects, tell{schedulerAddress(), releaseSlot{dispatchID: firstDispatch(s.id, g.ordinal)}})
+			effects = append(effects, tell{schedulerAddress(), releaseSlot{dispatchID: firstDispatch(s.id, g.ordinal), ticket: g.choice.ticket}})
 		}
 	}
 	return effects
@@ -80,7 +80,9 @@ func (s *runState) build(d *decision, f *flight, grants map[int]grant, at moment
 	required := make(map[require]bool)
 	for _, o := range f.births {
 		s.birth(d, o, grants[o], required, at)
-		f.usedSlots = f.usedSlots || grants[o].ok
+		if grants[o].ok {
+			f.slots = append(f.slots, grants[o])
+		}
 		delete(grants, o)
 	}
 	for _, g := range grants { // reserved for a step that was ended meanwhile
@@ -205,11 +207,7 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 	if f.over {
 		s.status, s.endedAt = messages.RunRunning, time.Time{}
 	}
-	if f.usedSlots {
-		for _, o := range f.births {
-			d.then(tell{schedulerAddress(), releaseSlot{dispatchID: firstDispatch(s.id, o)}})
-		}
-	}
+	d.then(s.release(f.slots)...)
 	switch {
 	case c.noSpace && f.submitted:
 		err := messages.Faultf(messages.CodeNoSpace, "the orchestrator's store is short of space: the run was not accepted; free some and submit it again")
@@ -232,7 +230,7 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 		d.then(arm{timerSpace, spaceTime, spaceElapsed{}})
 	default:
 		s.answers = append(s.answers, c.answersOf()...)
-		f.usedSlots = false
+		f.slots = nil
 		s.build(d, f, nil, at)
 	}
 }

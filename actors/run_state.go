@@ -88,7 +88,7 @@ type flight struct {
 	wroteRun  bool
 	submitted bool
 	over      bool
-	usedSlots bool
+	slots     []grant // that its births use
 }
 
 // submitRun is a client's wish for a run. The run id is the client's: the same again is the same run.
@@ -280,9 +280,9 @@ func (s *runState) note(cmd any, d *decision, at moment) {
 			d.then(tell{leaseAddress(c.lease), leaseNoted{c.lease}})
 		}
 	case assignStep: // the same: it needs no slot
-		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID}})
+		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID, ticket: c.choice.ticket}})
 	case queueDeadline:
-		d.then(tell{schedulerAddress(), withdrawStep(c)})
+		d.then(tell{schedulerAddress(), withdrawStep{queueID: c.queueID}})
 	case poisoned:
 		s.fail("internal error: the run's actor panicked at the same command each time", d, at)
 	}

@@ -23,9 +23,11 @@ type schedulerState struct {
 	workers  map[string]*poolWorker
 	classes  map[string]*demandClass
 	offers   map[string]*offer // by queue id, those that are assigned too
+	lined    map[string]*offer // those in line, by the dispatch id that a choice would become
 	taken    map[string]*slot  // by dispatch id
-	paused   map[string]bool   // workers that have just refused
-	parked   int               // steps that have just been refused
+	tickets  uint64
+	paused   map[string]bool // workers that have just refused
+	parked   int             // steps that have just been refused
 	clock    deadlines
 	armed    time.Time
 	waiting  int
@@ -83,7 +85,7 @@ const (
 func newScheduler(epoch uint64, loopback bool) *schedulerState {
 	return &schedulerState{
 		epoch: epoch, loopback: loopback, workers: make(map[string]*poolWorker), classes: make(map[string]*demandClass),
-		offers: make(map[string]*offer), taken: make(map[string]*slot), paused: make(map[string]bool),
+		offers: make(map[string]*offer), lined: make(map[string]*offer), taken: make(map[string]*slot), paused: make(map[string]bool),
 	}
 }
 
@@ -94,13 +96,18 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 	case offerStep:
 		s.offer(c, &d, at)
 	case withdrawStep:
-		s.withdraw(c.queueID)
+		s.withdraw(c, &d, at)
 	case releaseSlot:
 		s.release(c, &d, at)
 	case reserveSlots:
 		s.reserve(c, &d, at)
 	case holdSlot:
-		s.take(c.dispatchID, &slot{worker: c.worker})
+		sl := &slot{worker: c.worker}
+		if old := s.taken[c.dispatchID]; old != nil {
+			sl.queueID, sl.choice = old.queueID, old.choice
+		}
+		s.take(c.dispatchID, sl)
+		s.dispatched(c.dispatchID)
 		d.then(tell{leaseAddress(leaseID(c.dispatchID, c.generation)), slotNoted{c.dispatchID}})
 	case workerKnown:
 		s.know(c, &d, at)
@@ -140,8 +147,11 @@ func (s *schedulerState) offer(c offerStep, d *decision, at moment) {
 		}
 		return
 	}
+	if s.taken[c.dispatchID] != nil { // reserved for its run, which has not waited for the answer
+		s.release(releaseSlot{dispatchID: c.dispatchID}, d, at)
+	}
 	o := &offer{offerStep: c, class: s.class(c.placement), index: -1}
-	s.offers[c.queueID] = o
+	s.offers[c.queueID], s.lined[c.dispatchID] = o, o
 	s.waiting++
 	if !c.deadline.IsZero() {
 		s.clock.push(due{c.deadline, c.queueID})
@@ -226,7 +236,8 @@ func (s *schedulerState) choose(c *demandClass, now time.Time) *poolWorker {
 }
 
 func (s *schedulerState) choice(w *poolWorker) choice {
-	return choice{worker: w.name, instance: w.instance, version: w.version, epoch: s.epoch}
+	s.tickets++
+	return choice{ticket: s.tickets, worker: w.name, instance: w.instance, version: w.version, epoch: s.epoch}
 }
 
 func (s *schedulerState) take(dispatchID string, sl *slot) {
@@ -250,22 +261,35 @@ func (s *schedulerState) assign(o *offer, w *poolWorker, d *decision) {
 	o.class.line.remove(o)
 	s.forget(o.class)
 	o.assigned = true
+	delete(s.lined, o.dispatchID)
 	s.waiting--
 	c := s.choice(w)
 	s.take(o.dispatchID, &slot{worker: w.name, queueID: o.queueID, choice: c})
 	d.then(tell{o.step, assignStep{o.queueID, o.dispatchID, c}})
 }
 
-// withdraw takes a step out of line. The slot of a choice that is under way stays taken until the step gives it back.
-func (s *schedulerState) withdraw(queueID string) {
-	o := s.offers[queueID]
-	if o == nil {
-		return
+// withdraw takes a step out of line. The slot of a choice that is under way stays taken until the step gives it back, or
+// says that the dispatch will never be.
+func (s *schedulerState) withdraw(c withdrawStep, d *decision, at moment) {
+	if o := s.offers[c.queueID]; o != nil && !o.assigned {
+		s.leaveLine(o)
 	}
-	if o.assigned {
-		return // the step answers the assignment with a release
+	if c.dispatchID != "" {
+		s.release(releaseSlot{dispatchID: c.dispatchID}, d, at)
 	}
-	delete(s.offers, queueID)
+}
+
+// dispatched drops the offer of a step whose dispatch has a lease: it was sent to the scheduler before this one.
+func (s *schedulerState) dispatched(dispatchID string) {
+	if o := s.lined[dispatchID]; o != nil {
+		s.leaveLine(o)
+	}
+}
+
+// leaveLine forgets a step that waits.
+func (s *schedulerState) leaveLine(o *offer) {
+	delete(s.offers, o.queueID)
+	delete(s.lined, o.dispatchID)
 	s.waiting--
 	o.class.line.remove(o)
 	if i := slices.Index(o.class.parked, o); i >= 0 {
@@ -279,9 +303,10 @@ func (s *schedulerState) withdraw(queueID string) {
 func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
 	if c.from != (address{}) {
 		d.then(tell{c.from, slotNoted{c.dispatchID}})
+		s.dispatched(c.dispatchID)
 	}
 	sl := s.taken[c.dispatchID]
-	if sl == nil {
+	if sl == nil || c.ticket != 0 && c.ticket != sl.choice.ticket {
 		return
 	}
 	delete(s.taken, c.dispatchID)

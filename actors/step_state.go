@@ -88,8 +88,12 @@ type offerNoted struct {
 	epoch   uint64
 }
 
-// withdrawStep takes an offer back.
-type withdrawStep struct{ queueID string }
+// withdrawStep takes an offer back. It names the dispatch if the wait has ended and that one will never be: a choice for
+// it is void.
+type withdrawStep struct {
+	queueID    string
+	dispatchID string
+}
 
 // assignStep is the scheduler's choice of a worker.
 type assignStep struct {
@@ -100,17 +104,21 @@ type assignStep struct {
 
 func (a assignStep) identity() string { return a.dispatchID }
 
-// choice is one reserved slot, as good as the worker's version and the scheduler's epoch still are.
+// choice is one reserved slot, as good as the worker's version and the scheduler's epoch still are. The ticket tells it
+// from others for the same dispatch.
 type choice struct {
+	ticket   uint64
 	worker   string
 	instance string
 	version  uint64
 	epoch    uint64
 }
 
-// releaseSlot tells the scheduler that a dispatch takes no slot, any more or at all.
+// releaseSlot tells the scheduler that a dispatch takes no slot, any more or at all. With a ticket only that choice is
+// given back; a lease has none, since its end is the end of the dispatch.
 type releaseSlot struct {
 	dispatchID string
+	ticket     uint64
 	// refusedBy is the worker that refused the dispatch, which is no sign of a free slot there.
 	refusedBy string
 	from      address
@@ -231,7 +239,7 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 		return s.assign(c, at)
 	case queueDeadline:
 		if s.status != messages.StepQueued || c.queueID != s.queueID {
-			return s, decision{effects: []effect{tell{schedulerAddress(), withdrawStep(c)}}}
+			return s, decision{effects: []effect{tell{schedulerAddress(), withdrawStep{queueID: c.queueID}}}}
 		}
 		text := fmt.Sprintf("timed out after %s waiting for a worker matching %s", seconds(s.limit), s.def.Placement.Requirement())
 		return s.endEpisode(messages.PendingTimedOut, messages.StepFailed, text, string(messages.CodeQueueTimeout), at)
@@ -296,7 +304,12 @@ func resumeStep(s stepState, _ moment) []obligation {
 		}
 		return owed
 	case s.status.Ended() && !s.runKnows:
-		return []obligation{{id: "ended", to: runAddress(s.run), msg: stepEnded{s.address(), s.ordinal, s.status, s.errText, s.code}}}
+		owed := []obligation{{id: "ended", to: runAddress(s.run), msg: stepEnded{s.address(), s.ordinal, s.status, s.errText, s.code}}}
+		if s.dispatchID == "" && s.queueID != "" {
+			// It ended in line. An assignment may be on its way to an actor that is about to leave, and nobody would answer it.
+			owed = append(owed, obligation{id: "withdraw", to: schedulerAddress(), msg: withdrawStep{s.queueID, s.nextDispatch()}})
+		}
+		return owed
 	default:
 		return nil
 	}
@@ -319,7 +332,7 @@ func (s stepState) assign(c assignStep, at moment) (stepState, decision) {
 	case s.status == messages.StepRunning && c.dispatchID == s.dispatchID:
 		return s, decision{} // said twice
 	case s.status != messages.StepQueued || c.queueID != s.queueID || c.dispatchID != s.nextDispatch():
-		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID}}}}
+		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID, ticket: c.choice.ticket}}}}
 	}
 	return s.dispatch(decision{class: classEnding}, c.choice, at)
 }
@@ -400,12 +413,7 @@ func (s stepState) end(d decision, status messages.StepStatus, text, code string
 func (s stepState) endEpisode(p messages.PendingState, status messages.StepStatus, text, code string, at moment) (stepState, decision) {
 	s.leaveLine(at)
 	d := decision{writes: []write{s.pendingWrite(p, at, "")}}
-	queueID := s.queueID
-	s, d = s.end(d, status, text, code, at)
-	// An assignment may be on its way to an actor that is about to leave, and nobody would answer it: its slot is given back
-	// here. Where there is none, that changes nothing.
-	d.then(tell{schedulerAddress(), withdrawStep{queueID}}, tell{schedulerAddress(), releaseSlot{dispatchID: s.nextDispatch()}})
-	return s, d
+	return s.end(d, status, text, code, at)
 }
 
 func (s stepState) cancel(c cancelStep, at moment) (stepState, decision) {
@@ -418,7 +426,7 @@ func (s stepState) cancel(c cancelStep, at moment) (stepState, decision) {
 	}
 	if s.awaiting {
 		s.awaiting = false
-		return s.end(decision{effects: []effect{disarm{timerAdoption}}}, messages.StepCancelled, "", "", at)
+		return s.end(decision{effects: []effect{disarm{timerAdoption}, s.leaseNoted()}}, messages.StepCancelled, "", "", at)
 	}
 	s.version++
 	return s, decision{writes: []write{s.write()}}
@@ -433,6 +441,9 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 	}
 	o := c.outcome
 	if o.GetStatus() == outcomeRestart {
+		if s.awaiting {
+			return s, decision{} // said twice
+		}
 		return s.await(decision{effects: []effect{noted}}, c.hasWrites, at)
 	}
 	cancelled := !s.cancelAt.IsZero()
@@ -494,13 +505,16 @@ func (s stepState) await(d decision, wrote bool, at moment) (stepState, decision
 		return s.end(d, messages.StepCancelled, "", "", at)
 	case s.worker == Loopback:
 		s.awaiting = true
-		s, lost := s.notAdopted("it ended with the process", at)
-		lost.effects = append(d.effects, lost.effects...)
-		return s, lost
+		return s.notAdopted("it ended with the process", at)
 	}
+	// The wait stands in no record. The lease is not told that its end is known before something has come of it, so that it
+	// tells a step again whose actor panics meanwhile.
 	s.awaiting = true
-	d.then(arm{timerAdoption, s.grace, adoptionElapsed{}})
-	return s, d
+	return s, decision{effects: []effect{arm{timerAdoption, s.grace, adoptionElapsed{}}}}
+}
+
+func (s stepState) leaseNoted() effect {
+	return tell{leaseAddress(s.leaseID()), leaseNoted{s.leaseID()}}
 }
 
 // notAdopted sends a step whose worker did not bring it back into line again. The restart was not the worker's fault:
@@ -513,7 +527,7 @@ func (s stepState) notAdopted(reason string, at moment) (stepState, decision) {
 	worker := s.worker
 	e := s.event(messages.EventStepWorkerLost, at)
 	e.Worker = &worker
-	d := decision{events: []*messages.RunEvent{e}, effects: []effect{disarm{timerAdoption}}}
+	d := decision{events: []*messages.RunEvent{e}, effects: []effect{disarm{timerAdoption}, s.leaseNoted()}}
 	if s.def.OnWorkerLost == messages.LostFail {
 		text := fmt.Sprintf("the orchestrator restarted while worker %s ran the step, and onWorkerLost is fail", worker)
 		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
@@ -546,7 +560,7 @@ func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decisio
 func (s stepState) refused(c commitRefused) (stepState, decision) {
 	if a, ok := c.cmd.(assignStep); ok {
 		s.schedulerEpoch = 0
-		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: a.dispatchID}}}}
+		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: a.dispatchID, ticket: a.choice.ticket}}}}
 	}
 	return s, decision{} // whoever asked asks again
 }
