@@ -57,6 +57,7 @@ type leaseState struct {
 	job, step  string
 	worker     string
 	instance   string
+	handedAt   uint64 // the version of the worker that it was handed out under
 	attempt    int32
 	def        *workflow.Step
 	shipped    []*messages.KeyValue
@@ -106,8 +107,8 @@ type cancelLease struct {
 // leaseSocketLost says that the worker's socket is gone.
 type leaseSocketLost struct{}
 
-// leaseNamed says that the worker's instance is back and has named the dispatch as its own.
-type leaseNamed struct{}
+// leaseNamed says that the worker's instance is back, at that version, and has named the dispatch as its own.
+type leaseNamed struct{ version uint64 }
 
 // leaseLost says that the dispatch cannot come back: its instance is gone, or has returned without it.
 type leaseLost struct{ reason string }
@@ -132,6 +133,7 @@ type holdSlot struct {
 // leaseHere registers a lease at its worker, which sends its dispatch if that was not accepted yet.
 type leaseHere struct {
 	lease    string
+	version  uint64                   // of the worker that it was handed out under
 	dispatch *messages.DispatchParams // nil: accepted
 }
 
@@ -146,8 +148,9 @@ type leaseOver struct {
 
 // cancelDispatch asks a worker to pass a cancel on.
 type cancelDispatch struct {
-	lease string
-	force bool
+	lease   string
+	version uint64 // of the worker that it was handed out under
+	force   bool
 }
 
 // workerStarted says that a worker's actor has started anew and does not know its leases.
@@ -157,7 +160,7 @@ type workerStarted struct{ worker string }
 func leaseOf(s stepState, c choice, at moment) leaseState {
 	return leaseState{
 		version: 1, dispatchID: s.dispatchID, generation: s.generation, run: s.run, workflow: s.workflow, ordinal: s.ordinal,
-		job: s.job, step: s.step, worker: c.worker, instance: c.instance, attempt: s.attempt, def: s.def,
+		job: s.job, step: s.step, worker: c.worker, instance: c.instance, handedAt: c.version, attempt: s.attempt, def: s.def,
 		state: messages.LeaseActive, createdAt: at.now,
 	}
 }
@@ -177,7 +180,7 @@ func (l leaseState) write() write {
 			Worker: l.worker, InstanceUuid: l.instance, Attempt: l.attempt, State: string(l.state), HasWrites: l.hasWrites,
 			Logged: l.logged, Offset: l.durable, Outcome: l.outcome, CreatedAt: messages.Time(l.createdAt),
 			EndedAt: messages.Time(l.endedAt), FirstLostAt: messages.Time(l.lostAt),
-			CancelRequestedAt: messages.Time(l.cancelAt), CancelForced: l.forced,
+			CancelRequestedAt: messages.Time(l.cancelAt), CancelForced: l.forced, WorkerVersion: l.handedAt,
 		},
 	}
 }
@@ -186,7 +189,7 @@ func (l leaseState) write() write {
 func leaseFrom(r *messages.LeaseRecord, version uint64, name string, def *workflow.Step) leaseState {
 	return leaseState{
 		version: version, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(), run: r.GetRunId(), workflow: name,
-		ordinal: r.GetOrdinal(), job: r.GetJob(), step: r.GetStep(), worker: r.GetWorker(), instance: r.GetInstanceUuid(),
+		ordinal: r.GetOrdinal(), job: r.GetJob(), step: r.GetStep(), worker: r.GetWorker(), instance: r.GetInstanceUuid(), handedAt: r.GetWorkerVersion(),
 		attempt: r.GetAttempt(), def: def, state: messages.LeaseState(r.GetState()), hasWrites: r.GetHasWrites(),
 		logged: r.GetLogged(), durable: r.GetOffset(), received: r.GetOffset(), outcome: r.GetOutcome(),
 		createdAt: messages.GoTime(r.GetCreatedAt()), endedAt: messages.GoTime(r.GetEndedAt()),
@@ -219,7 +222,7 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		l.lostAt = at.now
 		return l, decision{effects: []effect{arm{timerGrace, l.grace, graceElapsed{}}}}
 	case leaseNamed:
-		l.lostAt = time.Time{}
+		l.lostAt, l.handedAt = time.Time{}, c.version
 		return l, decision{effects: []effect{disarm{timerGrace}}}
 	case graceElapsed:
 		if l.lostAt.IsZero() {
@@ -262,7 +265,7 @@ func resumeLease(l leaseState, _ moment) []obligation {
 			if l.forced {
 				id = "kill"
 			}
-			owed = append(owed, obligation{id: id, to: workerAddress(l.worker), msg: cancelDispatch{l.id(), l.forced}, every: time.Second})
+			owed = append(owed, obligation{id: id, to: workerAddress(l.worker), msg: cancelDispatch{l.id(), l.handedAt, l.forced}, every: time.Second})
 		}
 		if l.tellSlot && !l.slotKnows {
 			owed = append(owed, obligation{id: "slot", to: schedulerAddress(), msg: holdSlot{l.dispatchID, l.generation, l.worker}})
@@ -279,6 +282,23 @@ func resumeLease(l leaseState, _ moment) []obligation {
 	return owed
 }
 
+// found is what a lease does that the journal had. The worker's actor may not have heard of the end before this one
+// panicked.
+func (l leaseState) found() decision {
+	if !l.state.Ended() || l.unknown != "" {
+		return decision{}
+	}
+	return decision{effects: []effect{l.over()}}
+}
+
+func (l leaseState) over() effect {
+	over := leaseOver{lease: l.id()}
+	if l.state == messages.LeaseRefused {
+		over.refusal, over.text = messages.Code(l.outcome.GetCode()), l.outcome.GetError()
+	}
+	return tell{workerAddress(l.worker), over}
+}
+
 func (l leaseState) release() releaseSlot {
 	r := releaseSlot{dispatchID: l.dispatchID, from: leaseAddress(l.id())}
 	if l.state == messages.LeaseRefused {
@@ -288,7 +308,7 @@ func (l leaseState) release() releaseSlot {
 }
 
 func (l leaseState) here() leaseHere {
-	h := leaseHere{lease: l.id()}
+	h := leaseHere{lease: l.id(), version: l.handedAt}
 	if !l.accepted {
 		h.dispatch = l.params()
 	}
@@ -374,11 +394,11 @@ func (l leaseState) output(c *messages.OutputChunk) (leaseState, decision) {
 	switch {
 	case end <= l.durable:
 		return l, decision{effects: []effect{l.ack(false)}}
-	case c.GetOffset() != l.received || size == 0:
-		return l, decision{}
 	case l.state == messages.LeaseFenced: // the step's story is told; the worker only has to get on
 		l.received, l.durable = end, end
 		return l, decision{effects: []effect{l.ack(false)}}
+	case c.GetOffset() != l.received || size == 0:
+		return l, decision{}
 	}
 	first := len(l.buffer) == 0
 	l.buffer = append(l.buffer, c)
@@ -422,11 +442,11 @@ func (l leaseState) settle(d *decision) leaseState {
 
 // result ends the lease with what the worker reports, once all output before it has come.
 func (l leaseState) result(r *messages.DispatchResult, at moment) (leaseState, decision) {
-	if r.GetFinalOffset() > l.received {
-		return l, decision{}
-	}
 	if l.state == messages.LeaseFenced {
 		return l.end(messages.LeaseCompleted, l.outcome, at)
+	}
+	if r.GetFinalOffset() > l.received {
+		return l, decision{}
 	}
 	started := l.acceptedAt
 	if started.IsZero() {
@@ -486,7 +506,7 @@ func (l leaseState) poisoned(at moment) (leaseState, decision) {
 			Error: "internal error: the actor of the step's dispatch panicked at the same command each time",
 		}
 	}
-	kill := tell{workerAddress(l.worker), cancelDispatch{l.id(), true}}
+	kill := tell{workerAddress(l.worker), cancelDispatch{l.id(), l.handedAt, true}}
 	l, d := l.end(messages.LeaseFailed, o, at)
 	d.effects = append([]effect{kill}, d.effects...)
 	return l, d
@@ -535,11 +555,7 @@ func (l leaseState) end(state messages.LeaseState, o *messages.Outcome, at momen
 	l.slotKnows = false // that it is taken is known, that it is free is owed
 	l.version++
 	d.writes = append(d.writes, l.write())
-	over := leaseOver{lease: l.id()}
-	if state == messages.LeaseRefused {
-		over.refusal, over.text = messages.Code(o.GetCode()), o.GetError()
-	}
-	d.then(l.ack(true), tell{workerAddress(l.worker), over}, disarm{timerGrace}, disarm{timerFlush}, disarm{timerBackstop})
+	d.then(l.ack(true), l.over(), disarm{timerGrace}, disarm{timerFlush}, disarm{timerBackstop})
 	if l.logged {
 		d.then(closeLog{l.dispatchID})
 	}

@@ -54,6 +54,7 @@ func (sys *System) makeProps() {
 	sys.leaseProps = runnerProps(sys, &machine[leaseState]{
 		kind: kindLease, load: loadLease, step: stepLease, resume: resumeLease,
 		begin: sys.beginLease,
+		start: func(l leaseState, _ moment) decision { return l.found() },
 		word:  func(l leaseState) string { return string(l.state) },
 	})
 	sys.sessionProps = sys.props(func() actor.Actor { return &session{sys: sys} })
@@ -123,6 +124,9 @@ func startWorker(w workerState, at moment) decision {
 	case w.connected && !w.sessionLives:
 		d.then(again{sessionEnded{w.session}})
 	case !w.connected:
+		if w.sessionLives { // it was to be told to go
+			d.then(w.dismiss(messages.Code(w.reason))...)
+		}
 		d.then(w.idle())
 	}
 	d.then(w.pauseTimer(at)...)

@@ -43,18 +43,20 @@ type workerState struct {
 	lastSeenAt  time.Time
 	goneAt      time.Time
 	session     uint64
-	loopback    bool
-	ordered     bool // the drain was asked for here
-	note        string
-	until       time.Time // of a pause; zero: until it is resumed
-	intentAt    time.Time
+	// enrolledVersion is its version at the last enrollment, named the leases from before it that go on.
+	enrolledVersion uint64
+	named           []string
+	loopback        bool
+	ordered         bool // the drain was asked for here
+	note            string
+	until           time.Time // of a pause; zero: until it is resumed
+	intentAt        time.Time
 
 	// Not durable.
 	told        uint64 // the version that the scheduler has noted
 	seq         uint32 // of the last dispatch
 	seqBase     uint32 // what the instance had seen when it enrolled; durable
 	leases      map[string]uint32
-	gone        map[string]uint32 // leases that were told to be lost and have not said yet that they are over
 	newcomer    *enrollWorker
 	cannotStart int
 	probations  int
@@ -193,6 +195,9 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		w.version++
 		return w, decision{writes: []write{w.write()}}
 	case cancelDispatch:
+		if w.cameWithout(c.lease, c.version) {
+			return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{withoutIt}}}}
+		}
 		if w.connected {
 			return w, decision{effects: []effect{transmit{w.session, &messages.Frame{
 				Id: c.lease, Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{Reason: "cancelled", Force: c.force}},
@@ -277,16 +282,16 @@ func (w workerState) admit(c enrollWorker, at moment) (workerState, decision) {
 	w.labels, w.platform, w.arch = messages.LabelsFrom(p.GetLabels()), p.GetPlatform(), p.GetArch()
 	w.build, w.protocol, w.capacity = p.GetVersion(), c.protocol, p.GetCapacity()
 	w.connected, w.session, w.loopback = true, c.session, c.loopback
-	w.enrolledAt, w.lastSeenAt, w.goneAt = at.now, at.now, time.Time{}
+	w.enrolledAt, w.lastSeenAt, w.goneAt, w.enrolledVersion = at.now, at.now, time.Time{}, w.version+1
 	w.seqBase = p.GetDispatchSeq()
 	w.health, w.reason, w.cannotStart = messages.HealthOK, "", 0
 	w.admitIntent(old, same, p, &d, at)
 	w.version++
+	verdicts := w.reconcile(same, p.GetInFlight(), &d)
 	d.writes = append(d.writes, w.write())
 	if c.tokenVersion > 0 {
 		d.requires = append(d.requires, require{kindToken, c.token, c.tokenVersion})
 	}
-	verdicts := w.reconcile(same, p.GetInFlight(), &d)
 	d.then(transmit{c.session, w.welcome(c, verdicts)})
 	for _, step := range w.awaiting {
 		d.then(tell{step, workerBack{}})
@@ -308,18 +313,16 @@ func (w *workerState) reconcile(same bool, inFlight []*messages.InFlight, d *dec
 		}
 		verdicts = append(verdicts, v)
 	}
-	kept := make(map[string]uint32, len(named)) // new maps: the commit may be refused
-	gone := maps.Clone(w.gone)
+	kept := make(map[string]uint32, len(named)) // a new map: the commit may be refused
 	for _, id := range sortedKeys(w.leases) {
 		if named[id] {
 			kept[id] = w.leases[id]
-			d.then(tell{leaseAddress(id), leaseNamed{}})
+			d.then(tell{leaseAddress(id), leaseNamed{w.version}})
 			continue
 		}
 		d.then(tell{leaseAddress(id), leaseLost{withoutIt}})
-		gone = with(gone, id, w.leases[id])
 	}
-	w.leases, w.gone = kept, gone
+	w.leases, w.named = kept, sortedKeys(kept)
 	return verdicts
 }
 
@@ -408,23 +411,14 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 	if !w.connected || w.token != c.token || w.generation != c.tokenGen {
 		return w, decision{effects: []effect{noted}}
 	}
-	text := "enrollment token " + c.token + " was revoked"
-	if c.code == messages.CodeTokenExpired {
-		text = "enrollment token " + c.token + " has expired"
-	}
-	session := w.session
 	leases := sortedKeys(w.leases)
-	gone := maps.Clone(w.gone) // a new map: the commit may be refused
-	for _, id := range leases {
-		gone = with(gone, id, w.leases[id])
-	}
-	w.leases, w.gone = nil, gone
+	w.leases = nil
 	w.connected, w.goneAt, w.reason = false, at.now, string(c.code)
 	w.version++
 	d := decision{writes: []write{w.write()}}
-	d.then(transmit{session, goodbye("revoked", c.code, text)}, hangUp{session, c.code, text})
+	d.then(w.dismiss(c.code)...)
 	for _, id := range leases {
-		d.then(tell{leaseAddress(id), leaseLost{text}})
+		d.then(tell{leaseAddress(id), leaseLost{w.tokenText(c.code)}})
 	}
 	d.then(noted, w.idle())
 	d.then(w.answerWaiters()...)
@@ -432,14 +426,36 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 	return w, d
 }
 
+// dismiss tells the worker to go, since its token is no longer good.
+func (w workerState) dismiss(code messages.Code) []effect {
+	text := w.tokenText(code)
+	return []effect{transmit{w.session, goodbye("revoked", code, text)}, hangUp{w.session, code, text}}
+}
+
+func (w workerState) tokenText(code messages.Code) string {
+	if code == messages.CodeTokenExpired {
+		return "enrollment token " + w.token + " has expired"
+	}
+	return "enrollment token " + w.token + " was revoked"
+}
+
+// cameWithout tells whether the worker has enrolled without a lease since that version. The lease was told so then, but may
+// not have heard it.
+func (w workerState) cameWithout(lease string, version uint64) bool {
+	_, known := w.leases[lease]
+	return !known && version < w.enrolledVersion && !slices.Contains(w.named, lease)
+}
+
 // leaseHere registers a lease, and sends its dispatch. A repeat has the same number, so that the worker knows it.
 func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
-	if _, gone := w.gone[c.lease]; gone {
-		// It was on its way when the lease was told. What is lost is never sent to the next instance: its step may be running
-		// elsewhere by then.
-		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{withoutIt}}}}
-	}
 	seq, known := w.leases[c.lease]
+	var d decision
+	switch {
+	case w.cameWithout(c.lease, c.version): // what is lost is never sent again: its step may be running elsewhere by then
+		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{withoutIt}}}}
+	case !known && c.version < w.enrolledVersion: // it has not heard either
+		d.then(tell{leaseAddress(c.lease), leaseNamed{w.enrolledVersion}})
+	}
 	if !known {
 		// Above all that came before, also for an actor that has restarted: the journal's sequence has risen at least once for
 		// each dispatch of this boot.
@@ -447,7 +463,6 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 		seq = w.seq
 		w.leases = with(w.leases, c.lease, seq)
 	}
-	var d decision
 	switch {
 	case !w.connected: // a lease that has been told ignores it; one that has restarted does not know
 		d.then(tell{leaseAddress(c.lease), leaseSocketLost{}})
@@ -465,8 +480,11 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 // leaseOver forgets a lease, and learns from how the worker took it: one that drains is out, one that cannot start steps
 // three times in a row is unhealthy until it gets another try.
 func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
-	w.leases, w.gone = without(w.leases, c.lease), without(w.gone, c.lease)
 	var d decision
+	if _, known := w.leases[c.lease]; !known { // said twice
+		return w, d
+	}
+	w.leases = without(w.leases, c.lease)
 	switch {
 	case c.refusal == "":
 		w.cannotStart, w.probations = 0, 0
@@ -513,7 +531,7 @@ func (w workerState) write() write {
 			Connected: w.connected, Intent: string(w.intent), Health: string(w.health), Reason: w.reason, Labels: w.labels.Proto(),
 			Platform: w.platform, Arch: w.arch, Version: w.build, Protocol: w.protocol, Capacity: w.capacity,
 			EnrolledAt: messages.Time(w.enrolledAt), LastSeenAt: messages.Time(w.lastSeenAt), DisconnectedAt: messages.Time(w.goneAt),
-			Session: w.session, DispatchSeq: w.seqBase, DrainOrdered: w.ordered, Note: w.note, Until: messages.Time(w.until),
+			Session: w.session, DispatchSeq: w.seqBase, EnrolledVersion: w.enrolledVersion, NamedLeases: w.named, DrainOrdered: w.ordered, Note: w.note, Until: messages.Time(w.until),
 			IntentAt: messages.Time(w.intentAt),
 		},
 	}
@@ -530,7 +548,7 @@ func workerFrom(name string, r *messages.WorkerRecord, version uint64, t timing)
 		health: messages.WorkerHealth(r.GetHealth()), reason: r.GetReason(), labels: messages.LabelsFrom(r.GetLabels()),
 		platform: r.GetPlatform(), arch: r.GetArch(), build: r.GetVersion(), protocol: r.GetProtocol(), capacity: r.GetCapacity(),
 		enrolledAt: messages.GoTime(r.GetEnrolledAt()), lastSeenAt: messages.GoTime(r.GetLastSeenAt()),
-		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), ordered: r.GetDrainOrdered(),
+		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), enrolledVersion: r.GetEnrolledVersion(), named: r.GetNamedLeases(), ordered: r.GetDrainOrdered(),
 		note: r.GetNote(), until: messages.GoTime(r.GetUntil()), intentAt: messages.GoTime(r.GetIntentAt()), loopback: r.GetName() == Loopback, timing: t,
 	}
 }

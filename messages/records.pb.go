@@ -852,7 +852,9 @@ type LeaseRecord struct {
 	CancelRequestedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=cancel_requested_at,json=cancelRequestedAt,proto3" json:"cancel_requested_at,omitempty"`
 	CancelForced      bool                   `protobuf:"varint,19,opt,name=cancel_forced,json=cancelForced,proto3" json:"cancel_forced,omitempty"`
 	// Output goes to an append-only log; what it holds beyond offset is not acknowledged.
-	Logged        bool `protobuf:"varint,20,opt,name=logged,proto3" json:"logged,omitempty"`
+	Logged bool `protobuf:"varint,20,opt,name=logged,proto3" json:"logged,omitempty"`
+	// The version of the worker's record that it was handed out under.
+	WorkerVersion uint64 `protobuf:"varint,21,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1025,6 +1027,13 @@ func (x *LeaseRecord) GetLogged() bool {
 		return x.Logged
 	}
 	return false
+}
+
+func (x *LeaseRecord) GetWorkerVersion() uint64 {
+	if x != nil {
+		return x.WorkerVersion
+	}
+	return 0
 }
 
 // Outcome is how a lease ended, for its step to decide by.
@@ -1377,10 +1386,13 @@ type WorkerRecord struct {
 	// The highest dispatch number that the instance had seen when it enrolled.
 	DispatchSeq uint32 `protobuf:"varint,22,opt,name=dispatch_seq,json=dispatchSeq,proto3" json:"dispatch_seq,omitempty"`
 	// The drain was asked for here, and can be taken back here.
-	DrainOrdered  bool                   `protobuf:"varint,23,opt,name=drain_ordered,json=drainOrdered,proto3" json:"drain_ordered,omitempty"`
-	IntentAt      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=intent_at,json=intentAt,proto3" json:"intent_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DrainOrdered bool                   `protobuf:"varint,23,opt,name=drain_ordered,json=drainOrdered,proto3" json:"drain_ordered,omitempty"`
+	IntentAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=intent_at,json=intentAt,proto3" json:"intent_at,omitempty"`
+	// The version of this record at the last enrollment, and the leases from before it that the worker named and that go on.
+	EnrolledVersion uint64   `protobuf:"varint,25,opt,name=enrolled_version,json=enrolledVersion,proto3" json:"enrolled_version,omitempty"`
+	NamedLeases     []string `protobuf:"bytes,26,rep,name=named_leases,json=namedLeases,proto3" json:"named_leases,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkerRecord) Reset() {
@@ -1581,6 +1593,20 @@ func (x *WorkerRecord) GetIntentAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *WorkerRecord) GetEnrolledVersion() uint64 {
+	if x != nil {
+		return x.EnrolledVersion
+	}
+	return 0
+}
+
+func (x *WorkerRecord) GetNamedLeases() []string {
+	if x != nil {
+		return x.NamedLeases
+	}
+	return nil
+}
+
 type SchedulerRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1723,7 +1749,7 @@ const file_records_proto_rawDesc = "" +
 	"\vdispatch_id\x18\x0f \x01(\tR\n" +
 	"dispatchId\x12\x1d\n" +
 	"\n" +
-	"queued_seq\x18\x10 \x01(\x04R\tqueuedSeq\"\xc3\x05\n" +
+	"queued_seq\x18\x10 \x01(\x04R\tqueuedSeq\"\xea\x05\n" +
 	"\vLeaseRecord\x12\x1f\n" +
 	"\vdispatch_id\x18\x01 \x01(\tR\n" +
 	"dispatchId\x12\x1e\n" +
@@ -1750,7 +1776,8 @@ const file_records_proto_rawDesc = "" +
 	"\bended_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12J\n" +
 	"\x13cancel_requested_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x11cancelRequestedAt\x12#\n" +
 	"\rcancel_forced\x18\x13 \x01(\bR\fcancelForced\x12\x16\n" +
-	"\x06logged\x18\x14 \x01(\bR\x06logged\"\xab\x02\n" +
+	"\x06logged\x18\x14 \x01(\bR\x06logged\x12%\n" +
+	"\x0eworker_version\x18\x15 \x01(\x04R\rworkerVersion\"\xab\x02\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +
@@ -1786,7 +1813,7 @@ const file_records_proto_rawDesc = "" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12;\n" +
 	"\venrolled_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"enrolledAt\"\xdc\x06\n" +
+	"enrolledAt\"\xaa\a\n" +
 	"\fWorkerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12)\n" +
@@ -1815,7 +1842,9 @@ const file_records_proto_rawDesc = "" +
 	"\asession\x18\x15 \x01(\x04R\asession\x12!\n" +
 	"\fdispatch_seq\x18\x16 \x01(\rR\vdispatchSeq\x12#\n" +
 	"\rdrain_ordered\x18\x17 \x01(\bR\fdrainOrdered\x127\n" +
-	"\tintent_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bintentAt\"'\n" +
+	"\tintent_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bintentAt\x12)\n" +
+	"\x10enrolled_version\x18\x19 \x01(\x04R\x0fenrolledVersion\x12!\n" +
+	"\fnamed_leases\x18\x1a \x03(\tR\vnamedLeases\"'\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
