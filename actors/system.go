@@ -156,6 +156,10 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	case <-ctx.Done():
 		return nil, errors.Join(context.Cause(ctx), sys.Stop(context.WithoutCancel(ctx)))
 	}
+	// The first run must not find a scheduler that has not begun yet.
+	if _, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askPool{a} }); err != nil {
+		return nil, errors.Join(err, sys.Stop(context.WithoutCancel(ctx)))
+	}
 	if cfg.AuditEvery > 0 {
 		sys.edges.run(sys.auditor)
 	}

@@ -22,7 +22,7 @@ jobs:
       - {name: fetch, run: ./fetch.sh}
       - {name: fit, run: ./fit.sh, dependsOn: [fetch]}
 `)
-	fmt.Println(run.WaitEvent(messages.EventStepQueued).GetWhy())
+	fmt.Println("waiting for", run.WaitEvent(messages.EventStepQueued).GetRequirement())
 
 	gpu := f.Worker("gpu-1", testkit.Labels{"gpu": "true"})
 	gpu.NextDispatch().Output("fetched\n").Succeed()
@@ -33,7 +33,7 @@ jobs:
 	fmt.Println("the run has", run.Wait())
 	fmt.Println("loss:", run.Step("fit").GetOutputs()["loss"])
 	// Output:
-	// waiting for a worker matching labels gpu=true: no worker is connected
+	// waiting for labels gpu=true
 	// running: fit
 	// the run has succeeded
 	// loss: 0.1
