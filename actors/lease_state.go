@@ -234,6 +234,9 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 	case flushElapsed:
 		return l.flush()
 	case backstopElapsed:
+		if l.state != messages.LeaseActive {
+			return l, decision{}
+		}
 		text := fmt.Sprintf("timed out after %s, and worker %s did not say so", seconds(l.def.Timeout), l.worker)
 		return l.fence(&messages.Outcome{Status: outcomeTimeout, Code: string(messages.CodeTimeout), Error: text}, at)
 	case leaseNoted:
