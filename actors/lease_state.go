@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -260,15 +261,17 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 func resumeLease(l leaseState, _ moment) []obligation {
 	var owed []obligation
 	if !l.state.Ended() {
+		// What names the worker's version is another thing to owe once that changes.
+		at := " " + strconv.FormatUint(l.handedAt, 10)
 		if !l.accepted && l.state == messages.LeaseActive {
-			owed = append(owed, obligation{id: "dispatch", to: workerAddress(l.worker), msg: l.here(), every: 5 * time.Second})
+			owed = append(owed, obligation{id: "dispatch" + at, to: workerAddress(l.worker), msg: l.here(), every: 5 * time.Second})
 		}
 		if !l.cancelAt.IsZero() {
 			id := "cancel"
 			if l.forced {
 				id = "kill"
 			}
-			owed = append(owed, obligation{id: id, to: workerAddress(l.worker), msg: cancelDispatch{l.id(), l.handedAt, l.forced}, every: time.Second})
+			owed = append(owed, obligation{id: id + at, to: workerAddress(l.worker), msg: cancelDispatch{l.id(), l.handedAt, l.forced}, every: time.Second})
 		}
 		if l.tellSlot && !l.slotKnows {
 			owed = append(owed, obligation{id: "slot", to: schedulerAddress(), msg: holdSlot{l.dispatchID, l.generation, l.worker}})

@@ -271,7 +271,7 @@ func (s *runState) write() write {
 		RunId: s.id, ParentRunId: s.parent, WorkflowName: s.workflow, File: s.file, SourceDigest: s.sourceDigest,
 		SubmitDigest: s.submitDigest, PlanVersion: 1, Status: string(s.status), Error: s.errText,
 		CancelRequestedAt: messages.Time(s.cancelAt), CancelRequestedBy: s.cancelBy, StartedAt: messages.Time(s.startedAt),
-		EndedAt: messages.Time(s.endedAt), Fault: s.fault,
+		EndedAt: messages.Time(s.endedAt), Fault: s.fault, CancelForced: s.forced,
 	}
 	for _, j := range s.jobs {
 		r.Jobs = append(r.Jobs, &messages.JobRecord{Status: string(j)})

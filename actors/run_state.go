@@ -166,7 +166,7 @@ func runFrom(f foundRun, at moment) *runState {
 		version: f.version, id: r.GetRunId(), plan: f.plan, limit: f.limit, workflow: r.GetWorkflowName(), file: r.GetFile(),
 		parent: r.GetParentRunId(), sourceDigest: r.GetSourceDigest(), submitDigest: r.GetSubmitDigest(),
 		status: messages.RunStatus(r.GetStatus()), errText: r.GetError(), cancelAt: messages.GoTime(r.GetCancelRequestedAt()),
-		cancelBy: r.GetCancelRequestedBy(), startedAt: messages.GoTime(r.GetStartedAt()), endedAt: messages.GoTime(r.GetEndedAt()),
+		cancelBy: r.GetCancelRequestedBy(), forced: r.GetCancelForced(), fault: r.GetFault(), startedAt: messages.GoTime(r.GetStartedAt()), endedAt: messages.GoTime(r.GetEndedAt()),
 	}
 	if s.status.Ended() {
 		return s

@@ -213,7 +213,7 @@ func (t *tokenState) revoke(c revokeToken, d *decision, at moment) bool {
 	case t.version == 0:
 		d.then(respond{to: c.answer, err: messages.Faultf(messages.CodeNotFound, "no enrollment token %s", t.name)})
 		return false
-	case t.state == messages.TokenRevoked:
+	case t.state.Ended(): // terminal is final
 		d.then(respond{to: c.answer, result: tokenIs{t.state, t.expiresAt}})
 		return false
 	}

@@ -109,7 +109,9 @@ type RunRecord struct {
 	EndedAt           *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	Fault             string                 `protobuf:"bytes,18,opt,name=fault,proto3" json:"fault,omitempty"`
 	// What the event stream has said of each job, in the plan's order.
-	Jobs          []*JobRecord `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs []*JobRecord `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The cancel kills.
+	CancelForced  bool `protobuf:"varint,20,opt,name=cancel_forced,json=cancelForced,proto3" json:"cancel_forced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -275,6 +277,13 @@ func (x *RunRecord) GetJobs() []*JobRecord {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *RunRecord) GetCancelForced() bool {
+	if x != nil {
+		return x.CancelForced
+	}
+	return false
 }
 
 type JobRecord struct {
@@ -1659,7 +1668,7 @@ const file_records_proto_rawDesc = "" +
 	"\x0fPlacementRecord\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12*\n" +
 	"\x06labels\x18\x02 \x03(\v2\x12.swamp.v1.KeyValueR\x06labels\x12\x1a\n" +
-	"\bplatform\x18\x03 \x01(\tR\bplatform\"\xbd\x05\n" +
+	"\bplatform\x18\x03 \x01(\tR\bplatform\"\xe2\x05\n" +
 	"\tRunRecord\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\"\n" +
 	"\rparent_run_id\x18\x02 \x01(\tR\vparentRunId\x12#\n" +
@@ -1681,7 +1690,8 @@ const file_records_proto_rawDesc = "" +
 	"started_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x14\n" +
 	"\x05fault\x18\x12 \x01(\tR\x05fault\x12'\n" +
-	"\x04jobs\x18\x13 \x03(\v2\x13.swamp.v1.JobRecordR\x04jobs\"#\n" +
+	"\x04jobs\x18\x13 \x03(\v2\x13.swamp.v1.JobRecordR\x04jobs\x12#\n" +
+	"\rcancel_forced\x18\x14 \x01(\bR\fcancelForced\"#\n" +
 	"\tJobRecord\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\":\n" +
 	"\fSourceRecord\x12\x16\n" +
