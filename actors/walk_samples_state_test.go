@@ -360,7 +360,7 @@ func tokenCommands() map[string]func() any {
 	redeem := func(digest, machine string) func() any {
 		return func() any {
 			return redeemToken{
-				digest: modelDigest(digest), worker: "t-x", session: sessionAddress(5), number: 5, request: "e", protocol: 1,
+				digest: modelDigest(digest), worker: "t of " + machine, session: sessionAddress(5), number: 5, request: "e", protocol: 1,
 				params: &messages.EnrollParams{MachineId: machine, InstanceUuid: "i"},
 			}
 		}
