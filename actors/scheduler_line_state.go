@@ -64,8 +64,8 @@ func (l *line) down(i int) {
 
 // due is a deadline of a step in line.
 type due struct {
-	at      time.Time
-	queueID string
+	at    time.Time
+	offer *offer
 }
 
 // deadlines is a heap of what falls due, the earliest first. Steps that left the line leave theirs behind, to be dropped

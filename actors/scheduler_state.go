@@ -102,25 +102,19 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 	case reserveSlots:
 		s.reserve(c, &d, at)
 	case holdSlot:
-		sl := &slot{worker: c.worker}
-		if old := s.taken[c.dispatchID]; old != nil {
-			sl.queueID, sl.choice = old.queueID, old.choice
-		}
-		s.take(c.dispatchID, sl)
-		s.dispatched(c.dispatchID)
-		d.then(tell{leaseAddress(leaseID(c.dispatchID, c.generation)), slotNoted{c.dispatchID}})
+		s.hold(c, &d)
 	case workerKnown:
-		s.know(c, &d, at)
+		s.know(c, &d)
 	case workerStirred:
 		if w := s.workers[c.worker]; w != nil {
 			s.unpause(w)
 			w.refusals = 0
-			s.changed(w, &d, at)
+			s.changed(w, &d)
 		}
 	case deadlineElapsed:
 		s.elapsed(&d, at)
 	case askWhy:
-		d.then(respond{to: c.answer, result: s.why(c.placements, at.now)})
+		d.then(respond{to: c.answer, result: s.why(c.placements)})
 	case poisoned:
 		if o, ok := c.cmd.(offerStep); ok { // the step fails visibly instead of waiting for nobody
 			d.then(tell{o.step, poisoned{o}})
@@ -135,6 +129,22 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 	}
 	s.rearm(&d, at)
 	return s, d
+}
+
+// hold notes the slot of a lease that this scheduler did not choose, or may have chosen otherwise for an offer that was
+// older than the lease.
+func (s *schedulerState) hold(c holdSlot, d *decision) {
+	sl := &slot{worker: c.worker}
+	old := s.taken[c.dispatchID]
+	if old != nil {
+		sl.queueID, sl.choice = old.queueID, old.choice
+	}
+	s.take(c.dispatchID, sl)
+	s.dispatched(c.dispatchID)
+	d.then(tell{leaseAddress(leaseID(c.dispatchID, c.generation)), slotNoted{c.dispatchID}})
+	if old != nil && old.worker != c.worker && s.workers[old.worker] != nil {
+		s.changed(s.workers[old.worker], d)
+	}
 }
 
 // offer stands a step in line, or hands it out at once. A repeat of an offer that is assigned gets the same choice again:
@@ -154,17 +164,17 @@ func (s *schedulerState) offer(c offerStep, d *decision, at moment) {
 	s.offers[c.queueID], s.lined[c.dispatchID] = o, o
 	s.waiting++
 	if !c.deadline.IsZero() {
-		s.clock.push(due{c.deadline, c.queueID})
+		s.clock.push(due{c.deadline, o})
 	}
 	if len(s.clock) > 2*s.waiting+1024 { // steps that got a worker long before their time leave theirs behind
-		s.clock.keep(func(d due) bool { o := s.offers[d.queueID]; return o != nil && !o.assigned })
+		s.clock.keep(func(d due) bool { return s.waits(d.offer) })
 	}
 	if c.parked && len(s.paused) > 0 { // else the pool has changed since, or this scheduler has seen no refusal
 		o.class.parked = append(o.class.parked, o)
 		s.parked++
 		return
 	}
-	if w := s.choose(o.class, at.now); w != nil {
+	if w := s.choose(o.class); w != nil {
 		s.assign(o, w, d)
 		return
 	}
@@ -212,23 +222,24 @@ func (w *poolWorker) candidate() messages.Candidate {
 	return messages.Candidate{Name: w.name, Instance: w.instance, Labels: w.labels, Platform: w.platform, Arch: w.arch}
 }
 
-// free is how many slots the worker may be given work for now.
-func (w *poolWorker) free(now time.Time) int {
-	if w.status != messages.WorkerIdle || now.Before(w.refusedUntil) {
+// free is how many slots the worker may be given work for. A pause ends with the timer, which serves those who wait, and
+// not by itself: a step that comes in between would be served before them.
+func (w *poolWorker) free() int {
+	if w.status != messages.WorkerIdle || !w.refusedUntil.IsZero() {
 		return 0
 	}
 	return w.capacity - w.taken
 }
 
 // choose picks the worker for a class: most free slots, then name.
-func (s *schedulerState) choose(c *demandClass, now time.Time) *poolWorker {
+func (s *schedulerState) choose(c *demandClass) *poolWorker {
 	var best *poolWorker
 	for _, w := range s.workers {
-		free := w.free(now)
+		free := w.free()
 		if free <= 0 || !s.fit(c, w) {
 			continue
 		}
-		if best == nil || free > best.free(now) || (free == best.free(now) && w.name < best.name) {
+		if best == nil || free > best.free() || (free == best.free() && w.name < best.name) {
 			best = w
 		}
 	}
@@ -267,6 +278,9 @@ func (s *schedulerState) assign(o *offer, w *poolWorker, d *decision) {
 	s.take(o.dispatchID, &slot{worker: w.name, queueID: o.queueID, choice: c})
 	d.then(tell{o.step, assignStep{o.queueID, o.dispatchID, c}})
 }
+
+// waits tells whether an offer still stands: a step that has offered itself again stands in line with the newer one.
+func (s *schedulerState) waits(o *offer) bool { return s.offers[o.queueID] == o && !o.assigned }
 
 // withdraw takes a step out of line. The slot of a choice that is under way stays taken until the step gives it back, or
 // says that the dispatch will never be.
@@ -324,7 +338,7 @@ func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
 		return
 	}
 	w.refusals = 0
-	s.changed(w, d, at)
+	s.changed(w, d)
 }
 
 // reserve answers a run's question for slots. The same question again replaces what was reserved for it.
@@ -332,19 +346,16 @@ func (s *schedulerState) reserve(c reserveSlots, d *decision, at moment) {
 	answer := slotsReserved{question: c.question, grants: make([]grant, 0, len(c.items))}
 	whys := make(map[*demandClass]string)
 	for _, item := range c.items {
-		if old := s.taken[item.dispatchID]; old != nil {
-			s.untake(old)
-			delete(s.taken, item.dispatchID)
-		}
+		s.release(releaseSlot{dispatchID: item.dispatchID}, d, at) // of the same question before
 		class := s.class(item.placement)
-		w := s.choose(class, at.now)
+		w := s.choose(class)
 		g := grant{ordinal: item.ordinal, ok: w != nil}
 		if w != nil {
 			g.choice = s.choice(w)
 			s.take(item.dispatchID, &slot{worker: w.name, choice: g.choice})
 		} else {
 			if whys[class] == "" {
-				whys[class] = s.whyOf(class, at.now)
+				whys[class] = s.whyOf(class)
 			}
 			g.why = whys[class]
 		}
@@ -355,7 +366,7 @@ func (s *schedulerState) reserve(c reserveSlots, d *decision, at moment) {
 }
 
 // know takes what a worker is now.
-func (s *schedulerState) know(c workerKnown, d *decision, at moment) {
+func (s *schedulerState) know(c workerKnown, d *decision) {
 	d.then(tell{c.worker, workerNoted{c.version}})
 	w := s.workers[c.name]
 	if w == nil {
@@ -375,13 +386,13 @@ func (s *schedulerState) know(c workerKnown, d *decision, at moment) {
 	}
 	w.workerKnown = c
 	w.traits = c.labels.String() + "\x00" + c.platform + "/" + c.arch
-	s.changed(w, d, at)
+	s.changed(w, d)
 }
 
 // changed looks again after a change of one worker: it is served, and parked steps get back into line.
-func (s *schedulerState) changed(w *poolWorker, d *decision, at moment) {
+func (s *schedulerState) changed(w *poolWorker, d *decision) {
 	if s.parked == 0 {
-		s.serve(w, d, at)
+		s.serve(w, d)
 		return
 	}
 	s.parked = 0
@@ -394,20 +405,20 @@ func (s *schedulerState) changed(w *poolWorker, d *decision, at moment) {
 	for {
 		var oldest *offer
 		for _, c := range s.classes {
-			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.choose(c, at.now) != nil {
+			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.choose(c) != nil {
 				oldest = c.line[0]
 			}
 		}
 		if oldest == nil {
 			return
 		}
-		s.assign(oldest, s.choose(oldest.class, at.now), d)
+		s.assign(oldest, s.choose(oldest.class), d)
 	}
 }
 
 // serve hands the oldest steps that the worker can serve to it, while it has slots.
-func (s *schedulerState) serve(w *poolWorker, d *decision, at moment) {
-	for w.free(at.now) > 0 {
+func (s *schedulerState) serve(w *poolWorker, d *decision) {
+	for w.free() > 0 {
 		var oldest *offer
 		for _, c := range s.classes {
 			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.fit(c, w) {
@@ -425,16 +436,15 @@ func (s *schedulerState) serve(w *poolWorker, d *decision, at moment) {
 func (s *schedulerState) elapsed(d *decision, at moment) {
 	s.armed = time.Time{}
 	for len(s.clock) > 0 && !s.clock[0].at.After(at.now) {
-		next := s.clock.pop()
-		if o := s.offers[next.queueID]; o != nil && !o.assigned {
+		if o := s.clock.pop().offer; s.waits(o) {
 			d.then(tell{o.step, queueDeadline{o.queueID}})
-			s.clock.push(due{at.now.Add(time.Second), o.queueID}) // until the step has withdrawn
+			s.clock.push(due{at.now.Add(time.Second), o}) // until the step has withdrawn
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.paused)) {
 		if w := s.workers[name]; !at.now.Before(w.refusedUntil) {
 			s.unpause(w)
-			s.changed(w, d, at)
+			s.changed(w, d)
 		}
 	}
 }
@@ -473,22 +483,22 @@ type askWhy struct {
 }
 
 // why answers by placement key.
-func (s *schedulerState) why(placements map[string]messages.Placement, now time.Time) map[string]string {
+func (s *schedulerState) why(placements map[string]messages.Placement) map[string]string {
 	whys := make(map[string]string, len(placements))
 	for key, p := range placements {
 		class := s.class(p)
-		whys[key] = s.whyOf(class, now)
+		whys[key] = s.whyOf(class)
 		s.forget(class)
 	}
 	return whys
 }
 
 // whyOf says why a step of the class waits, from the same facts that choose decides by.
-func (s *schedulerState) whyOf(c *demandClass, now time.Time) string {
-	return waiting(c.placement, s.reason(c, now))
+func (s *schedulerState) whyOf(c *demandClass) string {
+	return waiting(c.placement, s.reason(c))
 }
 
-func (s *schedulerState) reason(c *demandClass, now time.Time) string {
+func (s *schedulerState) reason(c *demandClass) string {
 	var connected, matching, busy, refused int
 	var out []string
 	nearest, lacks := "", []string(nil)
@@ -511,7 +521,7 @@ func (s *schedulerState) reason(c *demandClass, now time.Time) string {
 		switch {
 		case w.status != messages.WorkerIdle:
 			out = append(out, w.name+" is "+string(w.status))
-		case now.Before(w.refusedUntil):
+		case !w.refusedUntil.IsZero():
 			refused++
 		case w.taken >= w.capacity:
 			busy++
