@@ -1,0 +1,380 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// pool draws commands for a scheduler and its twin.
+type pool struct {
+	t        *rapid.T
+	s        *schedulerState
+	twin     *twin
+	at       moment
+	versions map[string]uint64
+	steps    int
+	known    []offerStep
+	slots    []twinTold // that were given, used or not
+	asked    *reserveSlots
+}
+
+func workerNames() []string { return []string{"a", "b", "c"} }
+
+// anyWanted draws one of few placements, so that classes share workers.
+func anyWanted(t *rapid.T) messages.Placement {
+	return rapid.SampledFrom([]messages.Placement{
+		{}, {Target: "a"}, {Platform: "linux"}, {Platform: "linux/arm64"}, {Labels: messages.LabelsOf(map[string]string{"gpu": "true"})},
+		{Target: "b", Platform: "linux"}, {Target: "nobody"},
+	}).Draw(t, "placement")
+}
+
+func (p *pool) offerOf(o int) offerStep {
+	return offerStep{
+		step: stepAddress("r", "j", fmt.Sprint(o)), queueID: fmt.Sprintf("r.%d.q1", o), dispatchID: firstDispatch("r", o),
+		placement: anyWanted(p.t), place: uint64(rapid.IntRange(1, 5).Draw(p.t, "place")), ordinal: uint32(o),
+		parked: rapid.IntRange(0, 3).Draw(p.t, "parked") == 3,
+	}
+}
+
+// movesOn notes that a step has left its wait behind: it does not offer that again.
+func (p *pool) movesOn(dispatchID string) {
+	p.known = slices.DeleteFunc(p.known, func(o offerStep) bool { return o.dispatchID == dispatchID })
+}
+
+// draw makes the next command.
+func (p *pool) draw() any {
+	t := p.t
+	switch rapid.IntRange(0, 13).Draw(t, "command") {
+	case 0, 1, 2:
+		p.steps++
+		o := p.offerOf(p.steps)
+		if rapid.Bool().Draw(t, "limited") {
+			o.deadline = p.at.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "limit")) * time.Second)
+		}
+		p.known = append(p.known, o)
+		return o
+	case 3: // again
+		if o, ok := pick(t, "offer", p.known); ok {
+			return o
+		}
+	case 4:
+		if o, ok := pick(t, "offer", p.known); ok {
+			w := withdrawStep{queueID: o.queueID}
+			if rapid.Bool().Draw(t, "over") {
+				w.dispatchID = o.dispatchID
+				p.movesOn(o.dispatchID)
+			}
+			return w
+		}
+	case 5, 6: // the end of a lease
+		if s, ok := pick(t, "slot", p.slots); ok {
+			r := releaseSlot{dispatchID: s.dispatchID, from: leaseAddress(s.dispatchID + "/1")}
+			p.movesOn(s.dispatchID)
+			if rapid.IntRange(0, 3).Draw(t, "refused") == 3 {
+				r.refusedBy = s.worker
+			}
+			return r
+		}
+	case 7: // a choice that is not taken
+		if s, ok := pick(t, "slot", p.slots); ok {
+			return releaseSlot{dispatchID: s.dispatchID, ticket: s.ticket}
+		}
+	case 8:
+		if p.asked != nil && rapid.IntRange(0, 2).Draw(t, "again") == 2 {
+			return *p.asked
+		}
+		q := reserveSlots{run: runAddress("r"), question: 1}
+		for range rapid.IntRange(1, 3).Draw(t, "items") {
+			p.steps++
+			o := p.offerOf(p.steps)
+			q.items = append(q.items, reserveItem{p.steps, o.dispatchID, o.placement})
+		}
+		p.asked = &q
+		return q
+	case 9:
+		if o, ok := pick(t, "offer", p.known); ok {
+			p.movesOn(o.dispatchID)
+			p.slots = append(p.slots, twinTold{dispatchID: o.dispatchID})
+			return holdSlot{o.dispatchID, 1, rapid.SampledFrom(workerNames()).Draw(t, "worker")}
+		}
+	case 10, 11:
+		name := rapid.SampledFrom(workerNames()).Draw(t, "worker")
+		if rapid.IntRange(0, 9).Draw(t, "old news") < 9 {
+			p.versions[name]++
+		}
+		return workerKnown{
+			worker: workerAddress(name), name: name, instance: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "instance"), version: p.versions[name],
+			labels:   messages.LabelsOf(map[string]string{"gpu": rapid.SampledFrom([]string{"true", "false"}).Draw(t, "gpu")}),
+			platform: "linux", arch: rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "arch"),
+			capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
+			status:   rapid.SampledFrom([]messages.WorkerStatus{messages.WorkerIdle, messages.WorkerIdle, messages.WorkerDisconnected, messages.WorkerDraining}).Draw(t, "status"),
+		}
+	case 12:
+		if rapid.Bool().Draw(t, "gone") {
+			return workerGone{rapid.SampledFrom(workerNames()).Draw(t, "worker")}
+		}
+		return workerStirred{rapid.SampledFrom(workerNames()).Draw(t, "worker")}
+	}
+	p.at.now = p.at.now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "ms")) * time.Millisecond)
+	return deadlineElapsed{}
+}
+
+// TestScheduler_DecidesLikeItsTwin compares each decision with that of a scheduler that works everything out anew, and
+// holds that nothing waits beside a free match, that the oldest goes first, and that no slot is given twice.
+func TestScheduler_DecidesLikeItsTwin(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := &pool{
+			t: t, s: newScheduler(1, false), twin: &twin{taken: make(map[string]twinSlot)}, at: walkNow(), versions: make(map[string]uint64),
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "commands") {
+			cmd := p.draw()
+			p.at.sequence++
+			if rapid.Bool().Draw(t, "time goes by") {
+				p.at.now = p.at.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
+			}
+			_, d := stepScheduler(p.s, cmd, p.at)
+			p.twin.told = nil
+			dead := p.twin.take(cmd, p.at.now)
+			p.compare(cmd, d, dead)
+			p.invariants(cmd, d)
+		}
+	})
+}
+
+// compare holds what was told, and what is known, against the twin.
+func (p *pool) compare(cmd any, d decision, dead []string) {
+	p.t.Helper()
+	var told []twinTold
+	var gotDead []string
+	for _, e := range d.effects {
+		e, ok := e.(tell)
+		if !ok {
+			continue
+		}
+		switch m := e.msg.(type) {
+		case assignStep:
+			told = append(told, twinTold{m.dispatchID, m.choice.worker, m.choice.ticket})
+		case slotsReserved:
+			for _, g := range m.grants {
+				if g.ok {
+					told = append(told, twinTold{firstDispatch("r", g.ordinal), g.choice.worker, g.choice.ticket})
+				} else if g.why == "" {
+					p.t.Fatalf("%T: a refusal without a reason", cmd)
+				}
+			}
+		case queueDeadline:
+			gotDead = append(gotDead, m.queueID)
+		}
+	}
+	if diff := cmp.Diff(p.twin.told, told, cmp.AllowUnexported(twinTold{})); diff != "" {
+		p.t.Fatalf("%T gives (-twin +scheduler):\n%s", cmd, diff)
+	}
+	p.slots = append(p.slots, told...)
+	slices.Sort(gotDead)
+	if diff := cmp.Diff(dead, gotDead); diff != "" {
+		p.t.Fatalf("%T tells deadlines (-twin +scheduler):\n%s", cmd, diff)
+	}
+	taken := make(map[string]twinSlot)
+	for id, s := range p.s.taken {
+		taken[id] = twinSlot{s.worker, s.queueID, s.choice.ticket}
+	}
+	if diff := cmp.Diff(p.twin.taken, taken, cmp.AllowUnexported(twinSlot{})); diff != "" {
+		p.t.Fatalf("%T leaves taken (-twin +scheduler):\n%s", cmd, diff)
+	}
+	var waiting, parked, assigned, gotWaiting, gotParked, gotAssigned []string
+	for _, o := range p.twin.offers {
+		switch {
+		case o.assigned:
+			assigned = append(assigned, o.queueID)
+		case o.parked:
+			parked = append(parked, o.queueID)
+		default:
+			waiting = append(waiting, o.queueID)
+		}
+	}
+	for _, o := range p.s.offers {
+		switch {
+		case o.assigned:
+			gotAssigned = append(gotAssigned, o.queueID)
+		case slices.Contains(o.class.parked, o):
+			gotParked = append(gotParked, o.queueID)
+		default:
+			gotWaiting = append(gotWaiting, o.queueID)
+		}
+	}
+	for _, list := range [][2][]string{{waiting, gotWaiting}, {parked, gotParked}, {assigned, gotAssigned}} {
+		slices.Sort(list[0])
+		slices.Sort(list[1])
+		if diff := cmp.Diff(list[0], list[1]); diff != "" {
+			p.t.Fatalf("%T leaves in line, parked or assigned (-twin +scheduler):\n%s", cmd, diff)
+		}
+	}
+	if p.s.waiting != len(waiting)+len(parked) || p.s.parked != len(parked) {
+		p.t.Fatalf("%T: it counts %d waiting and %d parked, there are %d and %d", cmd, p.s.waiting, p.s.parked, len(waiting)+len(parked), len(parked))
+	}
+}
+
+// invariants hold whatever the twin says.
+func (p *pool) invariants(cmd any, d decision) {
+	p.t.Helper()
+	s := p.s
+	for _, c := range s.classes {
+		if len(c.line) == 0 && len(c.parked) == 0 {
+			p.t.Fatalf("%T: a class that nobody waits in stays: %s", cmd, c.placement.Requirement())
+		}
+		for _, w := range s.workers {
+			if len(c.line) > 0 && w.free() > 0 && s.fit(c, w) {
+				p.t.Fatalf("%T: %s waits beside %s, which is free", cmd, c.line[0].queueID, w.name)
+			}
+		}
+		if len(c.line) > 0 && strings.HasSuffix(s.whyOf(c), "a free slot") {
+			p.t.Fatalf("%T: %s waits for no reason", cmd, c.line[0].queueID)
+		}
+	}
+	counted := make(map[string]int)
+	for _, sl := range s.taken {
+		counted[sl.worker]++
+	}
+	for name, w := range s.workers {
+		if w.taken != counted[name] {
+			p.t.Fatalf("%T: %s counts %d slots taken, there are %d", cmd, name, w.taken, counted[name])
+		}
+	}
+	for _, e := range d.effects {
+		e, ok := e.(tell)
+		if !ok {
+			continue
+		}
+		a, ok := e.msg.(assignStep)
+		if _, again := cmd.(offerStep); !ok || again && a.queueID == cmd.(offerStep).queueID && len(d.effects) == 2 {
+			continue
+		}
+		if w := s.workers[a.choice.worker]; w.taken > w.capacity {
+			p.t.Fatalf("%T: %s has %d of %d slots taken and gets another step", cmd, w.name, w.taken, w.capacity)
+		}
+		given := s.offers[a.queueID]
+		for _, c := range s.classes {
+			if len(c.line) > 0 && given != nil && c.line[0].before(given) && s.fit(c, s.workers[a.choice.worker]) {
+				p.t.Fatalf("%T: %s was served before %s, which is older", cmd, a.queueID, c.line[0].queueID)
+			}
+		}
+	}
+}
+
+// know tells a scheduler of a worker.
+func know(s *schedulerState, name string, capacity int, status messages.WorkerStatus, labels ...string) {
+	m := make(map[string]string)
+	for i := 0; i < len(labels); i += 2 {
+		m[labels[i]] = labels[i+1]
+	}
+	_, _ = stepScheduler(s, workerKnown{
+		worker: workerAddress(name), name: name, instance: name + "-1", version: 1, labels: messages.LabelsOf(m), platform: "linux", arch: "amd64",
+		capacity: capacity, status: status,
+	}, walkNow())
+}
+
+func TestScheduler_SaysWhyAStepWaits(t *testing.T) {
+	t.Parallel()
+	gpu := messages.Placement{Labels: messages.LabelsOf(map[string]string{"gpu": "true"})}
+	tests := []struct {
+		name      string
+		pool      func(s *schedulerState)
+		placement messages.Placement
+		want      string
+	}{
+		{"an empty pool", func(*schedulerState) {}, gpu, "no worker is connected"},
+		{"only disconnected workers", func(s *schedulerState) {
+			know(s, "a", 1, messages.WorkerDisconnected)
+		}, gpu, "no worker is connected"},
+		{"no match, and the nearest miss", func(s *schedulerState) {
+			know(s, "a", 1, messages.WorkerIdle, "gpu", "false")
+			know(s, "b", 1, messages.WorkerIdle)
+		}, messages.Placement{Labels: gpu.Labels, Platform: "linux/arm64"},
+			"none of 2 connected matches; nearest is a, which has gpu=false instead of gpu=true and is linux/amd64 instead of linux/arm64"},
+		{"all that match are busy", func(s *schedulerState) {
+			know(s, "a", 0, messages.WorkerIdle, "gpu", "true")
+			know(s, "b", 0, messages.WorkerIdle, "gpu", "true")
+		}, gpu, "2 matching, all busy"},
+		{"the one that matches drains", func(s *schedulerState) {
+			know(s, "a", 1, messages.WorkerDraining, "gpu", "true")
+			know(s, "b", 1, messages.WorkerIdle)
+		}, gpu, "a is draining"},
+		{"the target is gone", func(s *schedulerState) {
+			know(s, "a", 1, messages.WorkerDisconnected)
+			know(s, "b", 1, messages.WorkerIdle)
+		}, messages.Placement{Target: "a"}, "a is disconnected"},
+		{"several reasons", func(s *schedulerState) {
+			know(s, "a", 0, messages.WorkerIdle, "gpu", "true")
+			for _, name := range []string{"b", "c", "d", "e", "f"} {
+				know(s, name, 1, messages.WorkerPaused, "gpu", "true")
+			}
+		}, gpu, "1 matching, all busy, b is paused, c is paused, d is paused, 2 more likewise"},
+		{"a worker that refused a moment ago", func(s *schedulerState) {
+			know(s, "a", 1, messages.WorkerIdle, "gpu", "true")
+			_, _ = stepScheduler(s, offerStep{step: stepAddress("r", "j", "x"), queueID: "q", dispatchID: "d", placement: gpu}, walkNow())
+			_, _ = stepScheduler(s, releaseSlot{dispatchID: "d", refusedBy: "a", from: leaseAddress("d/1")}, walkNow())
+		}, gpu, "1 refused a moment ago"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScheduler(1, false)
+			tt.pool(s)
+			a := newAnswer()
+			_, d := stepScheduler(s, askWhy{map[string]messages.Placement{"k": tt.placement}, a}, walkNow())
+			for _, e := range d.effects {
+				if r, ok := e.(respond); ok {
+					r.to.give(r.result, r.err)
+				}
+			}
+			got := (<-a.ch).result.(map[string]string)["k"]
+			if want := "waiting for a worker matching " + tt.placement.Requirement() + ": " + tt.want; got != want {
+				t.Errorf("why it waits:\n got %s\nwant %s", got, want)
+			}
+			if len(s.classes) > 0 {
+				t.Error("the question left a class behind")
+			}
+		})
+	}
+}
+
+func TestScheduler_LoopbackTakesUnplacedStepsAndNoOthers(t *testing.T) {
+	t.Parallel()
+	for _, loopback := range []bool{false, true} {
+		for _, placed := range []bool{false, true} {
+			s := newScheduler(1, loopback)
+			know(s, "a", 1, messages.WorkerIdle)
+			if loopback {
+				_, _ = stepScheduler(s, workerKnown{
+					worker: workerAddress(Loopback), name: Loopback, version: 1, platform: "linux", arch: "amd64", capacity: 4, loopback: true, status: messages.WorkerIdle,
+				}, walkNow())
+			}
+			var p messages.Placement
+			want := map[bool]string{false: "a", true: Loopback}[loopback]
+			if placed {
+				p.Platform, want = "linux", "a"
+			}
+			_, d := stepScheduler(s, offerStep{step: stepAddress("r", "j", "x"), queueID: "q", dispatchID: "d", placement: p}, walkNow())
+			got := ""
+			for _, e := range d.effects {
+				if e, ok := e.(tell); ok {
+					if a, ok := e.msg.(assignStep); ok {
+						got = a.choice.worker
+					}
+				}
+			}
+			if got != want {
+				t.Errorf("loopback %v, placed %v: it goes to %q, want %q", loopback, placed, got, want)
+			}
+		}
+	}
+}
