@@ -104,14 +104,16 @@ func anyPlan(t *rapid.T) *workflow.Plan {
 // calm every run ends and nothing is owed.
 func TestModel_EveryRunEndsAndTheBooksAgreeWhateverHappens(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
-		for range 100*rapid.IntRange(0, 3).Draw(t, "hundreds of moves") + rapid.IntRange(0, 100).Draw(t, "moves") {
-			w.move()
-		}
-		w.calm()
-		w.checkEnd()
-	})
+	rapid.Check(t, modelStory)
+}
+
+func modelStory(t *rapid.T) {
+	w := newWorld(t)
+	for range 100*rapid.IntRange(0, 3).Draw(t, "hundreds of moves") + rapid.IntRange(0, 100).Draw(t, "moves") {
+		w.move()
+	}
+	w.calm()
+	w.checkEnd()
 }
 
 // move draws one thing that happens.

@@ -14,12 +14,11 @@ import (
 	"github.com/swampd/swampd/messages"
 )
 
-// stroll takes random commands one after another, from a state that the walk knows, and crashes now and then: the state
-// is then the one that its record gives. Every transition is held to what holds of all.
-func stroll[S any](t *testing.T, u *under[S], states map[string]func() S, commands map[string]func() any, extra func(*rapid.T, S, S)) {
-	t.Helper()
+// storyOf takes random commands one after another, from a state that the walk knows, and crashes now and then: the state is
+// then the one that its record gives. Every transition is held to what holds of all.
+func storyOf[S any](u *under[S], states map[string]func() S, commands map[string]func() any, extra func(*rapid.T, S, S)) func(*rapid.T) {
 	stateNames, commandNames := slices.Sorted(maps.Keys(states)), slices.Sorted(maps.Keys(commands))
-	rapid.Check(t, func(t *rapid.T) {
+	return func(t *rapid.T) {
 		s := states[rapid.SampledFrom(stateNames).Draw(t, "state")]()
 		at := walkNow()
 		owed := make(map[string]obligation)
@@ -30,16 +29,14 @@ func stroll[S any](t *testing.T, u *under[S], states map[string]func() S, comman
 			before := s
 			// A machine's state may share a set with the one before, so each use gets a state of its own.
 			s = u.check(t, name, func() S { return private(before) }, commands[name], at)
-			if extra != nil {
-				extra(t, before, s)
-			}
+			extra(t, before, s)
 			if u.version(s) > 0 && rapid.IntRange(0, 5).Draw(t, "crash") == 5 {
 				s = u.reload(s)
 				owed = make(map[string]obligation)
 			}
 			owed = sameIDSameMessage(t, name, owed, u.resume(s, at))
 		}
-	})
+	}
 }
 
 // private copies the sets that a worker's or a token's actor changes in place.
@@ -77,7 +74,11 @@ func sameIDSameMessage(t *rapid.T, name string, before map[string]obligation, ow
 
 func TestStep_AnyStoryKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	stroll(t, stepUnder(), stepStates(), stepCommands(), func(t *rapid.T, before, after stepState) {
+	rapid.Check(t, stepStory())
+}
+
+func stepStory() func(*rapid.T) {
+	return storyOf(stepUnder(), stepStates(), stepCommands(), func(t *rapid.T, before, after stepState) {
 		if after.dispatches < before.dispatches || after.episode < before.episode || after.losses < before.losses {
 			t.Errorf("a count fell: %+v became %+v", before, after)
 		}
@@ -92,7 +93,11 @@ func TestStep_AnyStoryKeepsItsPromises(t *testing.T) {
 
 func TestLease_AnyStoryKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	stroll(t, leaseUnder(), leaseStates(), leaseCommands(), func(t *rapid.T, before, after leaseState) {
+	rapid.Check(t, leaseStory())
+}
+
+func leaseStory() func(*rapid.T) {
+	return storyOf(leaseUnder(), leaseStates(), leaseCommands(), func(t *rapid.T, before, after leaseState) {
 		if after.durable < before.durable && before.version > 0 {
 			t.Errorf("durable output fell from %d to %d", before.durable, after.durable)
 		}
@@ -107,7 +112,11 @@ func TestLease_AnyStoryKeepsItsPromises(t *testing.T) {
 
 func TestWorker_AnyStoryKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	stroll(t, workerUnder(), workerStates(), workerCommands(), func(t *rapid.T, before, after workerState) {
+	rapid.Check(t, workerStory())
+}
+
+func workerStory() func(*rapid.T) {
+	return storyOf(workerUnder(), workerStates(), workerCommands(), func(t *rapid.T, before, after workerState) {
 		if after.seq < before.seq && after.version > 0 {
 			t.Errorf("the number of the last dispatch fell from %d to %d", before.seq, after.seq)
 		}
@@ -119,7 +128,11 @@ func TestWorker_AnyStoryKeepsItsPromises(t *testing.T) {
 
 func TestToken_AnyStoryKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	stroll(t, tokenUnder(), tokenStates(), tokenCommands(), func(t *rapid.T, before, after tokenState) {
+	rapid.Check(t, tokenStory())
+}
+
+func tokenStory() func(*rapid.T) {
+	return storyOf(tokenUnder(), tokenStates(), tokenCommands(), func(t *rapid.T, before, after tokenState) {
 		if after.max >= 0 && len(after.machines) > max(int(after.max), len(before.machines)) {
 			t.Errorf("a token for %d machines admitted %d", after.max, len(after.machines))
 		}

@@ -131,23 +131,25 @@ func (p *pool) draw() any {
 // holds that nothing waits beside a free match, that the oldest goes first, and that no slot is given twice.
 func TestScheduler_DecidesLikeItsTwin(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		p := &pool{
-			t: t, s: newScheduler(1, false), twin: &twin{taken: make(map[string]twinSlot)}, at: walkNow(), versions: make(map[string]uint64),
+	rapid.Check(t, schedulerStory)
+}
+
+func schedulerStory(t *rapid.T) {
+	p := &pool{
+		t: t, s: newScheduler(1, false), twin: &twin{taken: make(map[string]twinSlot)}, at: walkNow(), versions: make(map[string]uint64),
+	}
+	for range rapid.IntRange(1, 60).Draw(t, "commands") {
+		cmd := p.draw()
+		p.at.sequence++
+		if rapid.Bool().Draw(t, "time goes by") {
+			p.at.now = p.at.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
 		}
-		for range rapid.IntRange(1, 60).Draw(t, "commands") {
-			cmd := p.draw()
-			p.at.sequence++
-			if rapid.Bool().Draw(t, "time goes by") {
-				p.at.now = p.at.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
-			}
-			_, d := stepScheduler(p.s, cmd, p.at)
-			p.twin.told = nil
-			dead := p.twin.take(cmd, p.at.now)
-			p.compare(cmd, d, dead)
-			p.invariants(cmd, d)
-		}
-	})
+		_, d := stepScheduler(p.s, cmd, p.at)
+		p.twin.told = nil
+		dead := p.twin.take(cmd, p.at.now)
+		p.compare(cmd, d, dead)
+		p.invariants(cmd, d)
+	}
 }
 
 // compare holds what was told, and what is known, against the twin.
