@@ -1,0 +1,85 @@
+package actors
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swampd/swampd/messages"
+)
+
+func TestLease_Cells(t *testing.T) {
+	t.Parallel()
+	c := leaseCommands()
+	active := sampleLease(messages.LeaseActive, "", "none", false)
+	wrote := sampleLease(messages.LeaseActive, "", "none", true)
+	buffered := sampleLease(messages.LeaseActive, "", "waiting", false)
+	logged := sampleLease(messages.LeaseActive, "", "logged", false)
+	loggedMore := logged
+	loggedMore.buffer, loggedMore.received = []*messages.OutputChunk{{Offset: 5, Data: []byte("world")}}, 10
+	fenced := sampleLease(messages.LeaseFenced, "killed", "none", false)
+	completed := sampleLease(messages.LeaseCompleted, "", "none", false)
+	born := active
+	born.accepted, born.lostAt = false, time.Time{}
+	known := completed
+	known.stepKnows, known.slotKnows = true, true
+	const over = "; owes step leaseEnded; owes scheduler releaseSlot"
+	checkCells(t, leaseUnder(), []cell[leaseState]{
+		{"a dispatch that is not accepted is asked for again", born, unheard{}, "owes worker leaseHere"},
+		{"an acceptance is no commit", born, c["accepted"](), "arm backstop"},
+		{"the first output waits for the end", active, c["output from 0"](), "arm flush"},
+		{"output that is known is acknowledged again", logged, c["output from 0"](), "send ack 5 done:false"},
+		{"output with a gap is not taken", active, c["output with a gap"](), ""},
+		{"much output goes to a log at once", buffered, c["much output"](), "log of r.0.1, 2 chunks; send ack 65542 done:false"},
+		{"output to a log gathers what has come", logged, c["output from 5"](), "again"},
+		{"output that has waited goes to a log", buffered, flushElapsed{}, "log of r.0.1, 1 chunks; send ack 5 done:false"},
+		{"a result waits for the output before it", active, c["result before all"](), ""},
+		{
+			"a result ends it, with its output beside it", buffered, c["result succeeded"](),
+			"output inline; lease completed; send ack 5 done:true; tell worker leaseOver" + over,
+		},
+		{
+			"a result ends it, with the rest of its output in the log", loggedMore, c["result failed"](),
+			"log of r.0.1, 1 chunks; lease completed; send ack 10 done:true; tell worker leaseOver; closeLog" + over,
+		},
+		{"a refusal ends it", active, c["refused"](), "lease refused; send ack 0 done:true; tell worker leaseOver" + over},
+		{"another worker's word is not heard", active, c["another's frame"](), "send ack 0 done:true"},
+		{"a lost socket starts the grace", born, leaseSocketLost{}, "arm grace; owes worker leaseHere"},
+		{"a second loss does not start it anew", active, leaseSocketLost{}, ""},
+		{"only being named stops it", active, leaseNamed{7}, ""},
+		{"the grace is over", active, graceElapsed{}, "lease expired; send ack 0 done:true; tell worker leaseOver" + over},
+		{"the grace is over after a write", wrote, graceElapsed{}, "lease failed; send ack 0 done:true; tell worker leaseOver" + over},
+		{"a grace that was stopped is ignored", born, graceElapsed{}, "owes worker leaseHere"},
+		{"its worker came back without it", active, leaseLost{"x"}, "lease expired; send ack 0 done:true; tell worker leaseOver" + over},
+		{"a cancel waits for the worker", active, cancelLease{by: "me"}, "lease active; owes worker cancelDispatch"},
+		{"a kill decides, and the slot stays taken", active, cancelLease{by: "me", force: true}, "lease fenced; owes worker cancelDispatch; owes step leaseEnded"},
+		{"a stuck worker does not hold a step", active, backstopElapsed{}, "lease fenced; owes worker cancelDispatch; owes step leaseEnded"},
+		{"what comes of a fenced one frees its slot", fenced, c["result succeeded"](), "lease completed; send ack 0 done:true; tell worker leaseOver" + over},
+		{"a fenced one takes its worker's last word whatever output is missing", fenced, c["result before all"](), "lease completed; send ack 0 done:true; tell worker leaseOver" + over},
+		{"a fenced one is lost without another outcome", fenced, leaseLost{"x"}, "lease expired; send ack 0 done:true; tell worker leaseOver" + over},
+		{"news after the end is acknowledged", completed, c["result failed"](), "send ack 0 done:true" + over},
+		{"it leaves once step and scheduler know", known, c["slot noted"](), "leave"},
+		{"a new scheduler is told of its slot", active, schedulerStarted{3}, "owes scheduler holdSlot"},
+		{"a new scheduler needs not be told that it is free", known, schedulerStarted{3}, "leave"},
+	})
+}
+
+func TestLease_OutcomeOf_AWordThatIsNotKnownIsAFailure(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ status, code, want string }{
+		{"succeeded", "", outcomeSucceeded},
+		{"failed", "exit_nonzero", outcomeFailed},
+		{"cancelled", "", outcomeCancelled},
+		{"timeout", "", outcomeTimeout},
+		{"lost", "", outcomeLost},
+		{"failed", "worker_lost", outcomeLost},
+		{"refused", "", outcomeFailed},
+		{"restart", "", outcomeFailed},
+		{"", "", outcomeFailed},
+		{"SUCCEEDED", "", outcomeFailed},
+	}
+	for _, tt := range tests {
+		if got := outcomeOf(&messages.DispatchResult{Status: tt.status, Code: tt.code}); got != tt.want {
+			t.Errorf("status %q with code %q is %s, want %s", tt.status, tt.code, got, tt.want)
+		}
+	}
+}
