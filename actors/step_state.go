@@ -390,7 +390,7 @@ func (s *stepState) leaveLine(at moment) {
 
 // end is the commit of the step's end.
 func (s stepState) end(d decision, status messages.StepStatus, text, code string, at moment) (stepState, decision) {
-	s.status, s.errText, s.code, s.endedAt = status, text, code, at.now
+	s.status, s.errText, s.code, s.endedAt, s.awaiting = status, text, code, at.now, false
 	s.version++
 	d.writes = append(d.writes, s.write())
 	kind := map[messages.StepStatus]string{
