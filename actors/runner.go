@@ -190,9 +190,18 @@ func (r *runner[S]) take(ctx actor.Context, cmd any) {
 	}
 }
 
+// gatherMax bounds the commands that one commit answers, well within what the journal takes: many thousand may arrive while
+// one commit is under way.
+const gatherMax = 256
+
 func (r *runner[S]) flush(ctx actor.Context) {
 	batch := r.batch
 	r.batch, r.stands = nil, false
+	if len(batch) > gatherMax {
+		batch, r.batch = batch[:gatherMax:gatherMax], batch[gatherMax:]
+		r.stands = true
+		ctx.Send(ctx.Self(), flushBatch{})
+	}
 	switch {
 	case len(batch) == 0 || r.ending:
 	case r.info.suspect(): // one of them may be poison: each by itself shows which

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
+	"github.com/swampd/swampd/persistence/memstore"
 	"github.com/swampd/swampd/testkit"
 )
 
@@ -230,6 +232,33 @@ func TestToken_ItsNameCanBeGivenAgainAndTheOldSecretIsWorthNothing(t *testing.T)
 		f.Settle()
 		if got := f.WorkerNamed("gpu-1"); !got.GetConnected() || got.GetMachineId() != "another" {
 			t.Errorf("the worker is connected %t as machine %s, want the new one", got.GetConnected(), got.GetMachineId())
+		}
+	})
+}
+
+// While one commit is under way, what arrives for a token gathers. However much that is, nobody is forgotten.
+func TestToken_AdmitsMoreMachinesAtOnceThanOneCommitHolds(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		slow := func(*persistence.Batch) error { time.Sleep(10 * time.Millisecond); return nil } // a disk in virtual time
+		f := testkit.Start(t, testkit.WithJournal(memstore.Options{Before: slow}))
+		token := f.Token("pool", testkit.MaxEnrollments(-1))
+		const machines = persistence.MaxEntries + 100
+		failed := make(chan error, machines)
+		var wg sync.WaitGroup
+		for range machines {
+			wg.Go(func() {
+				if _, err := f.Enroll("pool", testkit.WithToken(token)); err != nil {
+					failed <- err
+				}
+			})
+		}
+		wg.Wait()
+		if took := sinceStart(); took > 5*time.Second {
+			t.Errorf("it took %s: some had to ask again", took)
+		}
+		if len(failed) > 0 {
+			t.Errorf("%d of %d machines were not admitted, one of them for: %v", len(failed), machines, <-failed)
 		}
 	})
 }

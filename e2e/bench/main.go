@@ -1,8 +1,9 @@
-// Command bench measures what a step costs: a swampd, a worker with 64 slots that runs steps which do nothing, and 64
-// submitters, as three processes on one machine, with synchronous writes. The floor, a synced append to a file beside
-// the store, is measured in the same run; read the results against it.
+// Command bench measures whole processes: a swampd with synchronous writes, workers, and clients, on one machine. The
+// floor, a synced append to a file beside the store, is measured in the same run; read the results against it.
 //
-//	go run ./e2e/bench
+//	go run ./e2e/bench                  what a step costs: latency, rates, processor time
+//	go run ./e2e/bench -only sizes      what many things cost: boot, restart, queue, fleet, output
+//	go run ./e2e/bench -only drain,boot some of them
 package main
 
 import (
@@ -12,12 +13,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/swampd/swampd/worker"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == worker.KeeperArg {
+		os.Exit(worker.RunKeeper())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) > 1 && os.Args[1] == workerArg {
@@ -37,88 +46,77 @@ func exit(err error) {
 // plan is what is measured, and how much of it.
 type plan struct {
 	swampd     string
+	only       []string
 	submitters int
 	slots      int
 	single     time.Duration
 	parallel   int
 	wakes      int
 	rounds     int
+	scale      float64
 }
 
 func parse() plan {
 	var p plan
+	var only string
 	flag.StringVar(&p.swampd, "swampd", "", "a built swampd; built anew if empty")
+	flag.StringVar(&only, "only", "speed", "what to measure, by comma: speed (wake, single, parallel), sizes (boot, restart, drain, burst, queue, fleet, storm, output)")
 	flag.IntVar(&p.submitters, "submitters", 64, "clients that each submit a run and wait for its end")
 	flag.IntVar(&p.slots, "slots", 64, "slots of the worker")
 	flag.DurationVar(&p.single, "single", 10*time.Second, "how long single-step runs are submitted")
 	flag.IntVar(&p.parallel, "parallel", 10_000, "steps of the one parallel run")
 	flag.IntVar(&p.wakes, "wakes", 500, "submits to an idle worker")
 	flag.IntVar(&p.rounds, "rounds", 3, "rounds of each; medians are printed")
+	flag.Float64Var(&p.scale, "scale", 1, "the sizes of the sizes, as a part of 100,000 steps and 5,000 workers")
 	flag.Parse()
+	p.only = strings.Split(only, ",")
 	return p
 }
 
+// wants tells whether a measure of a group is asked for.
+func (p plan) wants(group, name string) bool {
+	return slices.Contains(p.only, group) || slices.Contains(p.only, name)
+}
+
+func (p plan) size(n int) int { return max(1, int(float64(n)*p.scale)) }
+
 func run(ctx context.Context, out io.Writer) error {
 	p := parse()
-	b, err := start(ctx, p)
+	scratch, err := os.MkdirTemp("", "swamp-bench-")
 	if err != nil {
 		return err
 	}
-	defer b.stop()
-
-	floor, err := syncFloor(b.dir)
+	defer func() { _ = os.RemoveAll(scratch) }() // the system's own folder for what may go
+	if p.swampd == "" {
+		p.swampd = filepath.Join(scratch, "swampd")
+		build := exec.CommandContext(ctx, "go", "build", "-o", p.swampd, "./cmd/swampd")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("build swampd: %w", err)
+		}
+	}
+	floor, err := syncFloor(scratch)
 	if err != nil {
 		return err
 	}
-	line(out, "%-58s p50 %s, p99 %s\n", "floor: append and sync of 300 bytes", round(floor.p50), round(floor.p99))
-
-	var wakes []quantiles
-	for range p.rounds {
-		q, err := b.wakeUps(ctx, p.wakes)
-		if err != nil {
-			return fmt.Errorf("wake-ups: %w", err)
-		}
-		wakes = append(wakes, q)
-	}
-	w := medianQuantiles(wakes)
-	line(out, "%-58s p50 %s (%.1f syncs), p99 %s (%.1f syncs)\n", "idle worker: submit call to step start", round(w.p50), ratio(w.p50, floor.p50),
-		round(w.p99), ratio(w.p99, floor.p50))
-
-	var rates, cpus []float64
-	for range p.rounds {
-		r, cpu, err := b.singles(ctx, p.submitters, p.single)
-		if err != nil {
-			return fmt.Errorf("single-step runs: %w", err)
-		}
-		rates, cpus = append(rates, r), append(cpus, cpu)
-	}
-	line(out, "%-58s %.0f a second, %.0f µs of swampd's CPU each\n", fmt.Sprintf("single-step runs from %d submitters", p.submitters), median(rates), median(cpus))
-
-	rates, cpus = nil, nil
-	for range p.rounds {
-		r, cpu, err := b.fanOut(ctx, p.parallel)
-		if err != nil {
-			return fmt.Errorf("parallel run: %w", err)
-		}
-		rates, cpus = append(rates, r), append(cpus, cpu)
-	}
-	line(out, "%-58s %.0f steps a second, %.0f µs of swampd's CPU each\n", fmt.Sprintf("one run of %d parallel steps", p.parallel), median(rates), median(cpus))
-	return ctx.Err()
+	r := report{out}
+	r.line("floor: append and sync of 300 bytes", "p50 %s, p99 %s", round(floor.p50), round(floor.p99))
+	return errors.Join(reportSpeed(ctx, p, r, floor), reportSizes(ctx, p, r), ctx.Err())
 }
+
+// report prints results.
+type report struct{ out io.Writer }
 
 // line prints one result. A reader that has gone wants no more.
-func line(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
+func (r report) line(what, format string, args ...any) {
+	_, _ = fmt.Fprintf(r.out, "%-60s %s\n", what, fmt.Sprintf(format, args...))
+}
 
-func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(max(b, 1)) }
-
-// workflowOf is a workflow of n parallel steps that do nothing.
-func workflowOf(n int) string {
-	var b strings.Builder
-	b.WriteString("name: bench\nlabels: {bench: noop}\nqueueTimeout: 0\njobs:\n  - name: main\n    steps:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "      - name: s%d\n        task: {type: model_method, modelType: bench/noop, methodName: run}\n", i)
-	}
-	return b.String()
-}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/swampd/swampd/messages"
 )
 
 // quantiles of durations.
@@ -58,9 +60,39 @@ func syncFloor(dir string) (quantiles, error) {
 	return quantilesOf(times), nil
 }
 
+// speed is a server and its worker, for the measures of what a step costs.
+type speed struct {
+	*server
+	worker *workerProcess
+}
+
+func startSpeed(ctx context.Context, p plan) (*speed, error) {
+	s, err := newServer(p.swampd)
+	if err != nil {
+		return nil, err
+	}
+	b := &speed{server: s}
+	if _, err := s.start(ctx); err != nil {
+		b.stop()
+		return nil, err
+	}
+	if b.worker, err = s.startWorker(ctx, p.slots, messages.Labels{benchLabel()}); err != nil {
+		b.stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *speed) stop() {
+	if b.worker != nil {
+		b.worker.stop()
+	}
+	b.remove()
+}
+
 // wakeUps submits one run at a time to an idle worker, and measures from the call to the moment at which the step's
 // code runs in the worker's process.
-func (b *bench) wakeUps(ctx context.Context, n int) (quantiles, error) {
+func (b *speed) wakeUps(ctx context.Context, n int) (quantiles, error) {
 	c, err := b.connect(ctx)
 	if err != nil {
 		return quantiles{}, err
@@ -69,23 +101,22 @@ func (b *bench) wakeUps(ctx context.Context, n int) (quantiles, error) {
 	source := workflowOf(1)
 	var times []time.Duration
 	for range n {
-		b.worker.drainStarts()
+		b.worker.drain()
 		begin := time.Now()
 		if err := c.run(ctx, source); err != nil {
 			return quantiles{}, err
 		}
-		select {
-		case at := <-b.worker.starts:
-			times = append(times, at.Sub(begin))
-		case <-time.After(10 * time.Second):
-			return quantiles{}, fmt.Errorf("the step did not start")
+		at, err := b.worker.await(ctx, stampStarted, 1)
+		if err != nil {
+			return quantiles{}, fmt.Errorf("the step did not start: %w", err)
 		}
+		times = append(times, at.Sub(begin))
 	}
 	return quantilesOf(times), nil
 }
 
 // singles submits single-step runs from many clients, each waiting for its run's end.
-func (b *bench) singles(ctx context.Context, submitters int, during time.Duration) (perSecond, cpuMicros float64, err error) {
+func (b *speed) singles(ctx context.Context, submitters int, during time.Duration) (perSecond, cpuMicros float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	source := workflowOf(1)
@@ -128,7 +159,7 @@ func (b *bench) singles(ctx context.Context, submitters int, during time.Duratio
 }
 
 // fanOut submits one run of many parallel steps, and waits for its end.
-func (b *bench) fanOut(ctx context.Context, steps int) (perSecond, cpuMicros float64, err error) {
+func (b *speed) fanOut(ctx context.Context, steps int) (perSecond, cpuMicros float64, err error) {
 	c, err := b.connect(ctx)
 	if err != nil {
 		return 0, 0, err

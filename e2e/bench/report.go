@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// reportSpeed measures what a step costs.
+func reportSpeed(ctx context.Context, p plan, r report, floor quantiles) error {
+	if !p.wants("speed", "wake") && !p.wants("speed", "single") && !p.wants("speed", "parallel") {
+		return nil
+	}
+	b, err := startSpeed(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	if p.wants("speed", "wake") {
+		var wakes []quantiles
+		for range p.rounds {
+			q, err := b.wakeUps(ctx, p.wakes)
+			if err != nil {
+				return fmt.Errorf("wake-ups: %w", err)
+			}
+			wakes = append(wakes, q)
+		}
+		w := medianQuantiles(wakes)
+		r.line("idle worker: submit call to step start", "p50 %s (%.1f syncs), p99 %s (%.1f syncs)", round(w.p50), ratio(w.p50, floor.p50),
+			round(w.p99), ratio(w.p99, floor.p50))
+	}
+	if p.wants("speed", "single") {
+		var rates, cpus []float64
+		for range p.rounds {
+			rate, cpu, err := b.singles(ctx, p.submitters, p.single)
+			if err != nil {
+				return fmt.Errorf("single-step runs: %w", err)
+			}
+			rates, cpus = append(rates, rate), append(cpus, cpu)
+		}
+		r.line(fmt.Sprintf("single-step runs from %d submitters", p.submitters), "%.0f a second, %.0f µs of swampd's CPU each", median(rates), median(cpus))
+	}
+	if p.wants("speed", "parallel") {
+		var rates, cpus []float64
+		for range p.rounds {
+			rate, cpu, err := b.fanOut(ctx, p.parallel)
+			if err != nil {
+				return fmt.Errorf("parallel run: %w", err)
+			}
+			rates, cpus = append(rates, rate), append(cpus, cpu)
+		}
+		r.line(fmt.Sprintf("one run of %d parallel steps", p.parallel), "%.0f steps a second, %.0f µs of swampd's CPU each", median(rates), median(cpus))
+	}
+	return nil
+}
+
+// reportSizes measures what many things cost.
+func reportSizes(ctx context.Context, p plan, r report) error {
+	many := p.size(100_000)
+	measures := []struct {
+		name    string
+		measure func() error
+	}{
+		{"boot", func() error {
+			took, err := boot(ctx, p, many, many/100)
+			r.line(fmt.Sprintf("boot to ready, %d records of which %d stale", many, many/100), "%s", round(took))
+			return err
+		}},
+		{"restart", func() error {
+			for _, perRun := range []int{stepsPerRun, 1} {
+				ready, first, err := restart(ctx, p, many, min(perRun, many))
+				if err != nil {
+					return err
+				}
+				r.line(fmt.Sprintf("restart over %d queued steps, %d a run", many, perRun), "ready %s, first dispatch %s", round(ready), round(first))
+			}
+			return nil
+		}},
+		{"drain", func() error {
+			for _, classes := range []int{1, 100} {
+				for _, steps := range []int{many / 10, many} {
+					d, err := drain(ctx, p, steps, min(stepsPerRun, steps), classes)
+					if err != nil {
+						return err
+					}
+					r.line(fmt.Sprintf("draining %d queued steps of %d demand classes", steps, classes), "%s a step, %s of swampd's CPU", d.perStep, d.cpu)
+				}
+			}
+			return nil
+		}},
+		{"burst", func() error {
+			var first, all []quantiles
+			for range p.rounds {
+				d, err := drain(ctx, p, stepsPerRun, stepsPerRun, 1)
+				if err != nil {
+					return err
+				}
+				first, all = append(first, quantiles{p50: d.first}), append(all, quantiles{p50: d.all})
+			}
+			r.line(fmt.Sprintf("%d waiting, a worker of %d slots connects", stepsPerRun, p.slots), "first start %s, all started %s",
+				round(medianQuantiles(first).p50), round(medianQuantiles(all).p50))
+			return nil
+		}},
+		{"queue", func() error {
+			for _, perRun := range []int{stepsPerRun, 1} {
+				each, after, err := queueMemory(ctx, p, many, min(perRun, many))
+				if err != nil {
+					return err
+				}
+				r.line(fmt.Sprintf("memory of a queued step, %d in runs of %d", many, perRun), "%.0f bytes, after a restart %.0f", each, after)
+			}
+			return nil
+		}},
+		{"fleet", func() error {
+			each, err := fleetMemory(ctx, p, 1000)
+			r.line("memory of an idle worker, 1000 connected", "%.0f bytes", each)
+			return err
+		}},
+		{"storm", func() error {
+			workers := p.size(5000)
+			took, refused, err := storm(ctx, p, workers)
+			r.line(fmt.Sprintf("%d workers connect at once", workers), "all enrolled in %s, %d dials told to come later", round(took), refused)
+			return err
+		}},
+		{"output", func() error {
+			for _, followed := range []bool{false, true} {
+				o, err := output(ctx, p, 10*many, followed)
+				if err != nil {
+					return err
+				}
+				word := "nobody follows"
+				if followed {
+					word = "followed"
+				}
+				r.line(fmt.Sprintf("one step prints %d lines, %s", 10*many, word), "%.0f lines a second, memory +%.1f MiB", o.perSecond, o.grown/(1<<20))
+			}
+			return nil
+		}},
+	}
+	for _, m := range measures {
+		if !p.wants("sizes", m.name) {
+			continue
+		}
+		if err := m.measure(); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
+}
