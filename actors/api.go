@@ -74,6 +74,9 @@ type Metrics struct {
 	RunsEnded map[messages.RunStatus]uint64
 	// StepsEnded counts the steps that ended since the start, by status.
 	StepsEnded map[messages.StepStatus]uint64
+	// Drains counts the drains of workers that began since the start, by cause: the reason for which the worker stops, or
+	// other.
+	Drains map[string]uint64
 	// Restarts counts actors that were restarted after a panic.
 	Restarts uint64
 	// Findings counts what the auditor found in the books: zero, or a fault of ours.

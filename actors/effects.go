@@ -152,7 +152,9 @@ type decision struct {
 	events   []*messages.RunEvent
 	// newStream: the stream begins with these events.
 	newStream bool
-	effects   []effect
+	// drained is the cause of a drain that begins with the commit, to be counted.
+	drained string
+	effects []effect
 }
 
 func (d *decision) durable() bool {

@@ -19,21 +19,31 @@ func (sys *System) workerDrain(ctx context.Context, p *messages.WorkerDrainParam
 	if err := sys.wish(ctx, p.GetName(), func(a *answer) any { return drainWorker{a} }); err != nil {
 		return nil, err
 	}
-	for p.GetWait() {
-		a := newAnswer()
-		sys.tell(workerAddress(p.GetName()), awaitGone{a})
-		again := time.NewTimer(goneAgain)
-		select {
-		case <-a.ch:
-			again.Stop()
-			return sys.workerShow(ctx, &messages.WorkerShowParams{Name: p.GetName()})
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return nil, context.Cause(ctx)
+	if p.GetWait() {
+		if err := sys.awaitGone(ctx, p.GetName()); err != nil {
+			return nil, err
 		}
 	}
-	return sys.workerShow(ctx, &messages.WorkerShowParams{Name: p.GetName()})
+	return sys.workerItem(p.GetName())
+}
+
+// awaitGone returns when a worker has left, or is to stay after all.
+func (sys *System) awaitGone(ctx context.Context, name string) error {
+	a := newAnswer()
+	again := time.NewTicker(goneAgain)
+	defer again.Stop()
+	for {
+		sys.tell(workerAddress(name), awaitGone{a})
+		select {
+		case got := <-a.ch:
+			return got.err
+		case <-again.C:
+		case <-sys.failed:
+			return messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (sys *System) workerPause(ctx context.Context, p *messages.WorkerPauseParams) (proto.Message, error) {
@@ -47,28 +57,51 @@ func (sys *System) workerPause(ctx context.Context, p *messages.WorkerPauseParam
 	if err := sys.wish(ctx, p.GetName(), func(a *answer) any { return pauseWorker{p.GetNote(), length, a} }); err != nil {
 		return nil, err
 	}
-	return sys.workerShow(ctx, &messages.WorkerShowParams{Name: p.GetName()})
+	return sys.workerItem(p.GetName())
 }
 
 func (sys *System) workerResume(ctx context.Context, p *messages.WorkerResumeParams) (proto.Message, error) {
 	if err := sys.wish(ctx, p.GetName(), func(a *answer) any { return resumeWork{a} }); err != nil {
 		return nil, err
 	}
-	return sys.workerShow(ctx, &messages.WorkerShowParams{Name: p.GetName()})
+	return sys.workerItem(p.GetName())
 }
 
 // wish puts a client's wish to a worker. For a name that nobody has the answer names the nearest.
 func (sys *System) wish(ctx context.Context, name string, question func(*answer) any) error {
+	if err := checkWorkerName(name); err != nil {
+		return err
+	}
+	version, err := sys.read(persistence.KindWorker, name, &messages.WorkerRecord{})
+	if err != nil {
+		return err
+	}
+	if version == 0 { // a name that nobody has gets no actor
+		return sys.noWorker(name)
+	}
+	_, err = sys.ask(ctx, workerAddress(name), question)
+	if err != nil && messages.CodeOf(err) == messages.CodeNotFound { // it was removed meanwhile
+		return sys.noWorker(name)
+	}
+	return err
+}
+
+// checkWorkerName refuses what is no name before it is looked for.
+func checkWorkerName(name string) error {
 	if name == "" || len(name) > 128 {
 		return messages.Faultf(messages.CodeInvalid, "a worker's name is needed")
 	}
-	_, err := sys.ask(ctx, workerAddress(name), question)
-	if messages.CodeOf(err) != messages.CodeNotFound || err == nil {
+	return nil
+}
+
+// noWorker says that there is no worker of that name, and which are most like it.
+func (sys *System) noWorker(name string) error {
+	near, err := sys.nearestWorkers(name)
+	if err != nil {
 		return err
 	}
-	near, nearErr := sys.nearestWorkers(name)
-	if nearErr != nil || len(near) == 0 {
-		return err
+	if len(near) == 0 {
+		return messages.Faultf(messages.CodeNotFound, "no worker %s", name)
 	}
 	return messages.Faultf(messages.CodeNotFound, "no worker %s: the nearest are %s", name, strings.Join(near, ", "))
 }

@@ -358,7 +358,10 @@ func (l leaseState) frame(c leaseFrame, at moment) (leaseState, decision) {
 		case *messages.Event_Accepted:
 			return l.accept(at)
 		case *messages.Event_Output:
-			return l.output(e.Output)
+			l, accepted := l.accept(at) // which was said before it, to an actor that has restarted since
+			l, d := l.output(e.Output)
+			d.effects = append(accepted.effects, d.effects...)
+			return l, d
 		}
 	case *messages.Frame_Response:
 		if r := body.Response.GetWorkerDispatch(); r != nil {

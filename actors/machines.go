@@ -130,6 +130,10 @@ func startWorker(w workerState, at moment) decision {
 		d.then(w.idle())
 	}
 	d.then(w.pauseTimer(at)...)
+	if w.sessionLives { // an order may have been lost with the actor before
+		_, again := w.orderAgain()
+		d.then(again.effects...)
+	}
 	if w.health == messages.HealthUnhealthy {
 		d.then(arm{timerProbation, probation(0), probationElapsed{}})
 	}

@@ -44,7 +44,7 @@ func private[S any](s S) S {
 	switch s := any(&s).(type) {
 	case *workerState:
 		s.leases = maps.Clone(s.leases)
-		s.awaiting, s.waiters = slices.Clone(s.awaiting), slices.Clone(s.waiters)
+		s.awaiting, s.waiters, s.resumers = slices.Clone(s.awaiting), slices.Clone(s.waiters), slices.Clone(s.resumers)
 	case *tokenState:
 		s.machines, s.gone = maps.Clone(s.machines), maps.Clone(s.gone)
 	case *leaseState:
@@ -120,8 +120,11 @@ func workerStory() func(*rapid.T) {
 		if after.seq < before.seq && after.version > 0 {
 			t.Errorf("the number of the last dispatch fell from %d to %d", before.seq, after.seq)
 		}
-		if before.intent == messages.IntentPaused && after.intent == messages.IntentNone && before.instance != after.instance {
+		if before.pauses() && !after.pauses() && before.instance != after.instance {
 			t.Error("a pause did not survive a new instance")
+		}
+		if len(after.resumers) > 0 && !after.resuming {
+			t.Error("somebody waits for a drain to be taken back, and nobody tells the worker")
 		}
 	})
 }

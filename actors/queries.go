@@ -188,19 +188,6 @@ func (sys *System) workerList(_ context.Context, p *messages.WorkerListParams) (
 	return &messages.WorkerListResult{Items: items, Count: int32(len(items))}, nil
 }
 
-func (sys *System) workerShow(_ context.Context, p *messages.WorkerShowParams) (proto.Message, error) {
-	items, err := sys.workers()
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range items {
-		if w.GetName() == p.GetName() {
-			return w, nil
-		}
-	}
-	return nil, messages.Faultf(messages.CodeNotFound, "no worker %s", p.GetName())
-}
-
 // queueList reads who waits from the journal, and asks the scheduler why.
 func (sys *System) queueList(ctx context.Context) (proto.Message, error) {
 	var waits []*messages.PendingRecord
@@ -299,7 +286,7 @@ func (sys *System) Metrics(ctx context.Context) (Metrics, error) {
 	stats := sys.journal.Stats()
 	m := Metrics{
 		Waiting: pool.waiting, Workers: make(map[messages.WorkerStatus]int), SlotsFree: pool.free, SlotsTotal: pool.all,
-		RunsLive: int(sys.counters.runsLive.Load()), RunsEnded: sys.counters.runsEnded.all(), StepsEnded: sys.counters.stepsEnded.all(),
+		RunsLive: int(sys.counters.runsLive.Load()), RunsEnded: sys.counters.runsEnded.all(), StepsEnded: sys.counters.stepsEnded.all(), Drains: sys.counters.drains.all(),
 		Restarts: sys.counters.restarts.Load(), Findings: sys.counters.findings.Load(), Commits: stats.Commits, Syncs: stats.Syncs, SyncTime: stats.Sync,
 	}
 	items, err := sys.workers()

@@ -268,7 +268,8 @@ func (r *retainer) workers() error {
 	var gone []string
 	err := r.sys.scan(persistence.KindWorker, false, "", newBody[messages.WorkerRecord], func(rec persistence.Record, m proto.Message) bool {
 		w := m.(*messages.WorkerRecord)
-		if retirable(w.GetConnected(), messages.WorkerIntent(w.GetIntent()), messages.GoTime(w.GetDisconnectedAt()), before) {
+		paused := w.GetPauseHeld() || w.GetIntent() == string(messages.IntentPaused)
+		if retirable(w.GetConnected(), paused, messages.GoTime(w.GetDisconnectedAt()), before) {
 			gone = append(gone, rec.ID)
 		}
 		return len(gone) < retiredAtOnce

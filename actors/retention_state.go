@@ -82,8 +82,8 @@ const (
 )
 
 // retirable tells whether a worker's record says that it can go.
-func retirable(connected bool, intent messages.WorkerIntent, goneAt, before time.Time) bool {
-	return !connected && intent != messages.IntentPaused && goneAt.Before(before)
+func retirable(connected, paused bool, goneAt, before time.Time) bool {
+	return !connected && !paused && goneAt.Before(before)
 }
 
 // retire erases a worker that has been away for too long. What the scheduler has confirmed to know of it is taken back by
@@ -94,7 +94,7 @@ func (w workerState) retire(c retireWorker) (workerState, decision) {
 		return w, decision{}
 	case w.version == 0:
 		return w, decision{effects: []effect{leave{}}}
-	case !retirable(w.connected, w.intent, w.goneAt, c.before):
+	case !retirable(w.connected, w.pauses(), w.goneAt, c.before):
 		return w, decision{}
 	case w.told != w.version:
 		return w, decision{effects: []effect{arm{timerRetire, retireTime, c}}}

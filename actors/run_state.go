@@ -397,6 +397,9 @@ func (s *runState) noteError(job, step string, status messages.StepStatus, text 
 		s.errText = fmt.Sprintf("step %s of job %s failed: %s", step, job, text)
 	case status == messages.StepCancelled && s.cancelAt.IsZero():
 		s.errText = fmt.Sprintf("step %s of job %s was cancelled", step, job)
+		if text != "" {
+			s.errText += ": " + text
+		}
 	}
 }
 

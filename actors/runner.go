@@ -381,11 +381,15 @@ func (sys *System) commit(d decision) error {
 		return err
 	}
 	sys.counters.count(d)
+	sys.ran.take(d)
 	return nil
 }
 
 // count counts the births and ends of a commit.
 func (c *counters) count(d decision) {
+	if d.drained != "" {
+		c.drains.add(d.drained)
+	}
 	for _, w := range d.writes {
 		switch {
 		case w.kind == kindRun && w.ended:

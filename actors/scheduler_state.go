@@ -121,8 +121,7 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 		}
 	case workerGone:
 		if w := s.workers[c.worker]; w != nil && w.status == messages.WorkerDisconnected {
-			delete(s.workers, c.worker)
-			delete(s.paused, c.worker)
+			s.strike(w, &d)
 		}
 	case askPool:
 		d.then(respond{to: c.answer, result: s.pool()})
@@ -142,8 +141,11 @@ func (s *schedulerState) hold(c holdSlot, d *decision) {
 	s.take(c.dispatchID, sl)
 	s.dispatched(c.dispatchID)
 	d.then(tell{leaseAddress(leaseID(c.dispatchID, c.generation)), slotNoted{c.dispatchID}})
-	if old != nil && old.worker != c.worker && s.workers[old.worker] != nil {
-		s.changed(s.workers[old.worker], d)
+	if old == nil || old.worker == c.worker {
+		return
+	}
+	if w := s.workers[old.worker]; w != nil && !s.struck(w, d) {
+		s.changed(w, d)
 	}
 }
 
@@ -330,6 +332,9 @@ func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
 	if w == nil {
 		return
 	}
+	if s.struck(w, d) {
+		return
+	}
 	if c.refusedBy != "" {
 		// What we believe of its slots is not what it believes. It gets nothing until it stirs, or a moment has passed.
 		w.refusedUntil = at.now.Add(min(refusalPause<<min(w.refusals, 8), refusalPauseMax))
@@ -386,6 +391,24 @@ func (s *schedulerState) know(c workerKnown, d *decision) {
 	}
 	w.workerKnown = c
 	w.traits = c.labels.String() + "\x00" + c.platform + "/" + c.arch
+	if !s.struck(w, d) {
+		s.changed(w, d)
+	}
+}
+
+// struck takes a worker that drained and is gone out of the pool, once none of its dispatches is in flight.
+func (s *schedulerState) struck(w *poolWorker, d *decision) bool {
+	if !w.left || w.taken > 0 {
+		return false
+	}
+	s.strike(w, d)
+	return true
+}
+
+// strike takes a worker out of the pool. Steps that it has refused may have been waiting for its next turn.
+func (s *schedulerState) strike(w *poolWorker, d *decision) {
+	delete(s.workers, w.name)
+	delete(s.paused, w.name)
 	s.changed(w, d)
 }
 

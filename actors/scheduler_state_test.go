@@ -110,13 +110,15 @@ func (p *pool) draw() any {
 		if rapid.IntRange(0, 9).Draw(t, "old news") < 9 {
 			p.versions[name]++
 		}
-		return workerKnown{
+		k := workerKnown{
 			worker: workerAddress(name), name: name, instance: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "instance"), version: p.versions[name],
 			labels:   messages.LabelsOf(map[string]string{"gpu": rapid.SampledFrom([]string{"true", "false"}).Draw(t, "gpu")}),
 			platform: "linux", arch: rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "arch"),
 			capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
 			status:   rapid.SampledFrom([]messages.WorkerStatus{messages.WorkerIdle, messages.WorkerIdle, messages.WorkerDisconnected, messages.WorkerDraining}).Draw(t, "status"),
 		}
+		k.left = k.status == messages.WorkerDisconnected && rapid.Bool().Draw(t, "left")
+		return k
 	case 12:
 		if rapid.Bool().Draw(t, "gone") {
 			return workerGone{rapid.SampledFrom(workerNames()).Draw(t, "worker")}
@@ -245,6 +247,9 @@ func (p *pool) invariants(cmd any, d decision) {
 	counted := make(map[string]int)
 	for _, sl := range s.taken {
 		counted[sl.worker]++
+	}
+	if s.parked > 0 && len(s.paused) == 0 {
+		p.t.Fatalf("%T: %d steps wait for the next turn of workers that are not there", cmd, s.parked)
 	}
 	for name, w := range s.workers {
 		if w.taken != counted[name] {

@@ -152,6 +152,23 @@ func (w *twin) release(c releaseSlot, now time.Time) {
 		x.refusals = 0
 		w.changed()
 	}
+	w.prune()
+}
+
+// prune takes workers out that drained and are gone, and have nothing in flight.
+func (w *twin) prune() {
+	n := len(w.workers)
+	w.workers = slices.DeleteFunc(w.workers, func(x *twinWorker) bool {
+		for _, s := range w.taken {
+			if s.worker == x.name {
+				return false
+			}
+		}
+		return x.left
+	})
+	if len(w.workers) < n {
+		w.changed()
+	}
 }
 
 // take does one command, and returns the deadlines that it tells.
@@ -179,6 +196,7 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 		w.drop(func(o *twinOffer) bool { return o.dispatchID == c.dispatchID && !o.assigned })
 		if had && old.worker != c.worker && w.worker(old.worker) != nil {
 			w.changed()
+			w.prune()
 		}
 	case workerKnown:
 		x := w.worker(c.name)
@@ -194,15 +212,20 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 		}
 		x.workerKnown = c
 		w.changed()
+		w.prune()
 	case workerStirred:
 		if x := w.worker(c.worker); x != nil {
 			x.until, x.refusals = time.Time{}, 0
 			w.changed()
 		}
 	case workerGone:
+		n := len(w.workers)
 		w.workers = slices.DeleteFunc(w.workers, func(x *twinWorker) bool {
 			return x.name == c.worker && x.status == messages.WorkerDisconnected
 		})
+		if len(w.workers) < n {
+			w.changed()
+		}
 	case deadlineElapsed:
 		return w.elapsed(now)
 	}

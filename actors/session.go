@@ -213,8 +213,13 @@ func (s *session) frame(f *messages.Frame) {
 			cancel(context.Canceled)
 		}
 	case *messages.Frame_Response, *messages.Frame_Error, *messages.Frame_Event:
-		if s.worker != "" && strings.Contains(f.GetId(), "/") {
+		action, order := strings.CutPrefix(f.GetId(), orderID)
+		switch {
+		case s.worker == "":
+		case strings.Contains(f.GetId(), "/"):
 			s.sys.tell(leaseAddress(f.GetId()), leaseFrame{f.GetId(), s.number, s.worker, f})
+		case order:
+			s.sys.tell(workerAddress(s.worker), orderAnswered{s.number, action})
 		}
 	case *messages.Frame_Ack:
 	default:

@@ -403,6 +403,8 @@ func (s stepState) end(d decision, status messages.StepStatus, text, code string
 		e.Outputs = outputMap(s.outputs)
 	case messages.StepFailed:
 		e.Error, e.Code = &text, &code
+	case messages.StepCancelled:
+		e.Error, e.Code = optional(text), optional(code)
 	default: // the event says it all
 	}
 	d.stream, d.events = s.run, append(d.events, e)
@@ -455,8 +457,10 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 	switch {
 	case o.GetStatus() == outcomeSucceeded:
 		return s.end(d, messages.StepSucceeded, "", "", at)
-	case cancelled || o.GetStatus() == outcomeCancelled:
+	case cancelled:
 		return s.end(d, messages.StepCancelled, "", "", at)
+	case o.GetStatus() == outcomeCancelled: // nobody here asked for it: the worker says why
+		return s.end(d, messages.StepCancelled, o.GetError(), string(messages.CodeCancelled), at)
 	case o.GetStatus() == outcomeRefused:
 		s.refusals++
 		s.parked = true
@@ -472,10 +476,17 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 
 // handedBack puts a step that a draining worker killed back into line, where it may run again; else it is cancelled.
 func (s stepState) handedBack(d decision, c leaseEnded, at moment) (stepState, decision) {
-	if c.hasWrites || s.def.OnWorkerLost == messages.LostFail {
-		return s.end(d, messages.StepCancelled, "", "", at)
+	code := string(messages.CodeCancelled)
+	switch {
+	case c.hasWrites:
+		text := fmt.Sprintf("worker %s drained before the step had ended, and it may have written data", c.worker)
+		return s.end(d, messages.StepCancelled, text, code, at)
+	case s.def.OnWorkerLost == messages.LostFail:
+		text := fmt.Sprintf("worker %s drained before the step had ended, and onWorkerLost is fail", c.worker)
+		return s.end(d, messages.StepCancelled, text, code, at)
+	default:
+		return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s drained and gave it back", c.worker)), at)
 	}
-	return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s drained and gave it back", c.worker)), at)
 }
 
 // rejoin brings a step that waits into a new episode; the old one is orphaned in the same commit.

@@ -104,6 +104,7 @@ type System struct {
 	admit    *admission
 	failures *failureBook
 	counters counters
+	ran      ranBook
 	// aliveUntil is when the boot before this one was last known to be alive. It is set before any actor starts.
 	aliveUntil time.Time
 
@@ -123,6 +124,7 @@ type counters struct {
 	findings   atomic.Uint64 // of the auditor
 	runsEnded  endedCounter[messages.RunStatus]
 	stepsEnded endedCounter[messages.StepStatus]
+	drains     endedCounter[string]
 	runsLive   atomic.Int64
 }
 

@@ -211,7 +211,7 @@ func leaseCommands() map[string]func() any {
 		"refused commit":     func() any { return commitRefused{cmd: flushElapsed{}} },
 		"unheard":            func() any { return unheard{} },
 	}
-	for _, status := range []string{outcomeSucceeded, outcomeFailed, outcomeCancelled, outcomeTimeout, outcomeLost, "of a newer version"} {
+	for _, status := range []string{outcomeSucceeded, outcomeFailed, outcomeCancelled, outcomeTimeout, outcomeLost, outcomeHandedBack, "of a newer version"} {
 		commands["result "+status] = frame(result(status, 5))
 	}
 	return commands
@@ -239,7 +239,39 @@ func workerStates() map[string]func() workerState {
 		w.newcomer = &n
 		return w
 	}
+	for _, connected := range []bool{false, true} {
+		for _, noted := range []bool{false, true} {
+			for _, held := range []bool{false, true} {
+				states[fmt.Sprintf("ordered to drain, connected:%v noted:%v held:%v", connected, noted, held)] = func() workerState {
+					return sampleOrdered(connected, noted, held)
+				}
+			}
+		}
+	}
+	states["its drain is taken back"] = func() workerState { return sampleResuming(false) }
+	states["its drain, which is before a pause, is taken back"] = func() workerState { return sampleResuming(true) }
+	states["its drain was taken back while it was away"] = func() workerState {
+		w := sampleWorker(false, messages.IntentNone, messages.HealthOK, 2)
+		w.ordered = true
+		return w
+	}
 	return states
+}
+
+// sampleOrdered is a worker that was asked to drain; noted: it has said that it does.
+func sampleOrdered(connected, noted, held bool) workerState {
+	w := sampleWorker(connected, messages.IntentDraining, messages.HealthOK, 2)
+	w.ordered, w.orderNoted, w.held, w.reason, w.intentAt = true, noted && connected, held, "drain was asked for", sampleTime(4)
+	if held {
+		w.note, w.until = "driver", walkNow().now.Add(time.Minute)
+	}
+	return w
+}
+
+func sampleResuming(held bool) workerState {
+	w := sampleOrdered(true, true, held)
+	w.resuming, w.resumers = true, []*answer{newAnswer()}
+	return w
 }
 
 func sampleWorker(connected bool, intent messages.WorkerIntent, health messages.WorkerHealth, leases int) workerState {
@@ -318,6 +350,9 @@ func workerCommands() map[string]func() any {
 		"drain it":                  func() any { return drainWorker{newAnswer()} },
 		"pause it":                  func() any { return pauseWorker{"n", time.Minute, newAnswer()} },
 		"resume it":                 func() any { return resumeWork{newAnswer()} },
+		"order to drain answered":   func() any { return orderAnswered{9, orderDrain} },
+		"order to go on answered":   func() any { return orderAnswered{9, orderResume} },
+		"an old socket answers":     func() any { return orderAnswered{4, orderResume} },
 		"await gone":                func() any { return awaitGone{newAnswer()} },
 		"retire it":                 func() any { return retireWorker{sampleTime(50)} },
 		"unheard":                   func() any { return unheard{} },

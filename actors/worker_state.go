@@ -48,6 +48,7 @@ type workerState struct {
 	named           []string
 	loopback        bool
 	ordered         bool // the drain was asked for here
+	held            bool // it was paused when its drain began
 	note            string
 	until           time.Time // of a pause; zero: until it is resumed
 	intentAt        time.Time
@@ -66,6 +67,8 @@ type workerState struct {
 	awaiting     []address // steps that hope for the worker's return after a restart
 	orderNoted   bool      // the worker has said that it drains
 	waiters      []*answer // of clients that wait for its departure
+	resuming     bool      // it is told that it need not leave after all
+	resumers     []*answer // of clients that wait for what it says to that
 }
 
 // timing is what the orchestrator tells a worker when it enrolls.
@@ -127,6 +130,7 @@ type workerKnown struct {
 	capacity int
 	loopback bool
 	status   messages.WorkerStatus // idle stands for "may be given work"
+	left     bool                  // it drained and is gone: nobody waits for it
 }
 
 // workerNoted says that the scheduler knows that version.
@@ -185,6 +189,8 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		return w.pauseOver(at)
 	case orderElapsed:
 		return w.orderAgain()
+	case orderAnswered:
+		return w.orderAnswered(c)
 	case awaitGone:
 		return w.awaitGone(c)
 	case probationElapsed:
@@ -232,7 +238,7 @@ func (w workerState) known() workerKnown {
 	return workerKnown{
 		worker: workerAddress(w.name), name: w.name, instance: w.instance, version: w.version, labels: w.labels,
 		platform: w.platform, arch: w.arch, capacity: int(w.capacity), loopback: w.loopback,
-		status: messages.StatusOf(w.connected, w.intent, w.health, 0),
+		status: messages.StatusOf(w.connected, w.intent, w.health, 0), left: !w.connected && w.intent == messages.IntentDraining,
 	}
 }
 
@@ -358,9 +364,15 @@ func (w workerState) disconnect(at moment) (workerState, decision) {
 		d.then(again{n})
 	}
 	d.then(w.idle())
-	d.then(w.answerWaiters()...)
-	w.waiters = nil
+	d.then(w.farewell()...)
 	return w, d
+}
+
+// farewell answers those who wait for the worker to leave, or hope that it stays.
+func (w *workerState) farewell() []effect {
+	effects := w.answerWaiters(nil)
+	w.waiters = nil
+	return append(effects, w.endResuming(messages.Faultf(messages.CodeConflict, "worker %s has left", w.name))...)
 }
 
 // idle sets the time after which the actor of a worker that is gone looks whether it can leave.
@@ -387,12 +399,17 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 	w.lastSeenAt = at.now
 	switch draining := c.params.GetIntent() == string(messages.IntentDraining); {
 	case draining && w.intent != messages.IntentDraining:
-		w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, c.params.GetReason(), at.now, false
+		w.beginDrain(c.params.GetReason(), &d, at)
 		w.version++
 		d.writes = append(d.writes, w.write())
 	case draining:
 		w.orderNoted = true
-		d.then(disarm{timerOrder})
+		if !w.resuming {
+			d.then(disarm{timerOrder})
+		}
+	case w.intent == messages.IntentDraining && (w.orderNoted || !w.ordered || w.resuming):
+		// What it says now is what it does. Only an order that it has not seen yet is newer.
+		w, d = w.worksAgain(d)
 	default:
 		d.then(tell{schedulerAddress(), workerStirred{w.name}})
 	}
@@ -421,8 +438,7 @@ func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
 		d.then(tell{leaseAddress(id), leaseLost{w.tokenText(c.code)}})
 	}
 	d.then(noted, w.idle())
-	d.then(w.answerWaiters()...)
-	w.waiters = nil
+	d.then(w.farewell()...)
 	return w, d
 }
 
@@ -490,7 +506,7 @@ func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
 		w.cannotStart, w.probations = 0, 0
 		return w, d
 	case c.refusal == messages.CodeWorkerDraining && w.connected && w.intent != messages.IntentDraining:
-		w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, c.text, at.now, false
+		w.beginDrain(c.text, &d, at)
 	case c.refusal == messages.CodeWorkerCannotStart && w.health == messages.HealthOK:
 		if w.cannotStart++; w.cannotStart < cannotStartLimit {
 			return w, d
@@ -532,7 +548,7 @@ func (w workerState) write() write {
 			Platform: w.platform, Arch: w.arch, Version: w.build, Protocol: w.protocol, Capacity: w.capacity,
 			EnrolledAt: messages.Time(w.enrolledAt), LastSeenAt: messages.Time(w.lastSeenAt), DisconnectedAt: messages.Time(w.goneAt),
 			Session: w.session, DispatchSeq: w.seqBase, EnrolledVersion: w.enrolledVersion, NamedLeases: w.named, DrainOrdered: w.ordered, Note: w.note, Until: messages.Time(w.until),
-			IntentAt: messages.Time(w.intentAt),
+			IntentAt: messages.Time(w.intentAt), PauseHeld: w.held,
 		},
 	}
 }
@@ -549,7 +565,7 @@ func workerFrom(name string, r *messages.WorkerRecord, version uint64, t timing)
 		platform: r.GetPlatform(), arch: r.GetArch(), build: r.GetVersion(), protocol: r.GetProtocol(), capacity: r.GetCapacity(),
 		enrolledAt: messages.GoTime(r.GetEnrolledAt()), lastSeenAt: messages.GoTime(r.GetLastSeenAt()),
 		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), enrolledVersion: r.GetEnrolledVersion(), named: r.GetNamedLeases(), ordered: r.GetDrainOrdered(),
-		note: r.GetNote(), until: messages.GoTime(r.GetUntil()), intentAt: messages.GoTime(r.GetIntentAt()), loopback: r.GetName() == Loopback, timing: t,
+		note: r.GetNote(), until: messages.GoTime(r.GetUntil()), intentAt: messages.GoTime(r.GetIntentAt()), held: r.GetPauseHeld(), loopback: r.GetName() == Loopback, timing: t,
 	}
 }
 

@@ -62,6 +62,98 @@ func TestWorker_Cells(t *testing.T) {
 	})
 }
 
+func TestWorker_CellsOfWishes(t *testing.T) {
+	t.Parallel()
+	c := workerCommands()
+	with := func(connected bool, intent messages.WorkerIntent) workerState {
+		return sampleWorker(connected, intent, messages.HealthOK, 1)
+	}
+	idle, own, paused, away := with(true, messages.IntentNone), with(true, messages.IntentDraining), with(true, messages.IntentPaused), with(false, messages.IntentNone)
+	gone := with(false, messages.IntentDraining)
+	taken := away
+	taken.ordered = true
+	waited := sampleOrdered(true, true, false)
+	waited.waiters = []*answer{newAnswer()}
+	checkCells(t, workerUnder(), []cell[workerState]{
+		{"a drain is durable, then told", idle, c["drain it"](), "worker draining; answer intentIs; send worker.order; arm order; owes scheduler workerKnown"},
+		{"one that drains already is drained", own, c["drain it"](), "answer intentIs"},
+		{"one that has drained and left is drained", gone, c["drain it"](), "answer intentIs"},
+		{"one that is away is not drained", away, c["drain it"](), "answer: conflict"},
+		{"an order that is not noted is told again", sampleOrdered(true, false, false), orderElapsed{}, "send worker.order; arm order"},
+		{"an order that is noted is not", sampleOrdered(true, true, false), orderElapsed{}, ""},
+		{"its word that it drains notes the order", sampleOrdered(true, false, false), c["drains"](), "send response"},
+		{"a report from before the order changes nothing", sampleOrdered(true, false, false), c["reports"](), "tell scheduler workerStirred; send response"},
+		{"the same instance is told again when it comes back", sampleOrdered(false, false, false), c["enrolls again"](), "worker draining; if token is at 2; send worker.order; arm order; tell lease leaseNamed; tell lease leaseLost; send response; owes scheduler workerKnown"},
+		{"another instance is not", sampleOrdered(false, false, false), sampleEnroll("other", 11), "worker idle; if token is at 2; tell lease leaseLost; tell lease leaseLost; send response; owes scheduler workerKnown"},
+		{"a drain is taken back once the worker has said so", sampleOrdered(true, true, false), c["resume it"](), "send worker.order; arm order"},
+		{"and is told again until then", sampleResuming(false), orderElapsed{}, "send worker.order; arm order"},
+		{"its word that it works on ends the drain, for those who wait for it too", waited, c["reports"](), "worker idle; answer: conflict; send response; owes scheduler workerKnown"},
+		{"its answer alone says that it leaves", sampleResuming(false), c["order to go on answered"](), "answer: conflict"},
+		{"the answer on an older socket says nothing", sampleResuming(false), c["an old socket answers"](), ""},
+		{"it leaves meanwhile", sampleResuming(false), c["socket ends"](), "worker disconnected; tell lease leaseSocketLost; tell lease leaseSocketLost; arm idle; answer: conflict; owes scheduler workerKnown"},
+		{"one that drains by itself is not kept", own, c["resume it"](), "answer: conflict"},
+		{"a drain of one that is away is taken back at once", sampleOrdered(false, false, false), c["resume it"](), "worker disconnected; answer intentIs; owes scheduler workerKnown"},
+		{"and it is told so when it comes back", taken, c["enrolls while it drains"](), "worker draining; if token is at 2; send worker.order; arm order; tell lease leaseNamed; send response; owes scheduler workerKnown"},
+		{"a pause", idle, c["pause it"](), "worker paused; answer intentIs; arm pause; owes scheduler workerKnown"},
+		{"one that drains is not paused", own, c["pause it"](), "answer: conflict"},
+		{"a pause waits behind a drain", paused, c["drains"](), "worker draining; send response; owes scheduler workerKnown"},
+		{"and holds for the next instance", sampleOrdered(false, false, true), sampleEnroll("other", 11), "worker paused; if token is at 2; arm pause; tell lease leaseLost; tell lease leaseLost; send response; owes scheduler workerKnown"},
+		{"a resume ends it too", sampleOrdered(true, true, true), c["resume it"](), "worker draining; send worker.order; arm order; owes scheduler workerKnown"},
+		{"nobody is there", workerFrom("a", nil, 0, timing{}), c["drain it"](), "answer: not_found"},
+	})
+}
+
+func TestWorker_APauseBehindADrainEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	w, at := sampleOrdered(true, true, true), walkNow()
+	if w, _ = stepWorker(w, pauseElapsed{}, at); !w.held {
+		t.Fatal("the pause is over before its time")
+	}
+	at.now = w.until
+	if w, _ = stepWorker(w, pauseElapsed{}, at); w.held || w.note != "" || !w.until.IsZero() || w.intent != messages.IntentDraining {
+		t.Errorf("after its time: %+v", w)
+	}
+}
+
+func TestWorker_CountsEachDrainOnceByItsCause(t *testing.T) {
+	t.Parallel()
+	idle := sampleWorker(true, messages.IntentNone, messages.HealthOK, 2)
+	says := func(reason string) workerSays {
+		return workerSays{9, "q", &messages.StatusParams{Intent: string(messages.IntentDraining), Reason: reason}}
+	}
+	enrolls := func(instance, reason string) enrollWorker {
+		e := sampleEnroll(instance, 10)
+		e.params.Intent, e.params.Reason = string(messages.IntentDraining), reason
+		return e
+	}
+	tests := []struct {
+		name string
+		from workerState
+		cmds []any
+		want []string
+	}{
+		{"a signal, said twice", idle, []any{says("signal"), says("signal")}, []string{"signal", ""}},
+		{"a wish, and the worker's word", idle, []any{drainWorker{newAnswer()}, says("drain was asked for"), drainWorker{newAnswer()}}, []string{"drained", "", ""}},
+		{"a wish, and a worker that comes back", idle, []any{drainWorker{newAnswer()}, sessionEnded{9}, enrolls("i", "drain was asked for")}, []string{"drained", "", ""}},
+		{"one that comes back and drains", idle, []any{sessionEnded{9}, enrolls("i", "max_uptime"), says("max_uptime")}, []string{"", "max_uptime", ""}},
+		{"each instance of its own", sampleWorker(false, messages.IntentDraining, messages.HealthOK, 0), []any{enrolls("other", "idle_timeout")}, []string{"idle_timeout"}},
+		{"a reason that nobody knows", idle, []any{says("the moon")}, []string{"other"}},
+		{"a refusal", idle, []any{leaseOver{"r.0.1/1", messages.CodeWorkerDraining, "no"}, says("signal")}, []string{"other", ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := private(tt.from)
+			for i, cmd := range tt.cmds {
+				var d decision
+				if w, d = stepWorker(w, cmd, walkNow()); d.drained != tt.want[i] {
+					t.Errorf("%s counts %q, want %q", commandWord(cmd), d.drained, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
 func TestWorker_NumbersItsDispatchesAboveAllBefore(t *testing.T) {
 	t.Parallel()
 	w := sampleWorker(true, messages.IntentNone, messages.HealthOK, 0)

@@ -91,6 +91,9 @@ func series(m actors.Metrics) []prometheus.Metric {
 			add(counter, "swamp_steps_ended_total", "Steps that ended, by status.", "status", string(status), float64(m.StepsEnded[status]))
 		}
 	}
+	for _, cause := range drainCauses() {
+		add(counter, "swamp_worker_drains_total", "Drains of workers that began, by reason.", "reason", cause, float64(m.Drains[cause]))
+	}
 	add(counter, "swamp_actor_restarts_total", "Actors that were restarted after a panic.", "", "", float64(m.Restarts))
 	add(counter, "swamp_book_findings_total", "Places where the auditor found that the books disagree: each is a fault of swampd.", "", "", float64(m.Findings))
 	add(counter, "swamp_journal_commits_total", "Commits of the journal.", "", "", float64(m.Commits))
@@ -131,4 +134,9 @@ func workerStatuses() []messages.WorkerStatus {
 		messages.WorkerDisconnected, messages.WorkerDraining, messages.WorkerPaused, messages.WorkerUnhealthy,
 		messages.WorkerUnverified, messages.WorkerBusy, messages.WorkerIdle,
 	}
+}
+
+// drainCauses are the reasons of a drain: those for which a worker stops, and one for all others.
+func drainCauses() []string {
+	return []string{"drained", "forced", "idle_timeout", "max_dispatches", "max_uptime", "signal", "other"}
 }

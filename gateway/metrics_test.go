@@ -44,6 +44,7 @@ func TestMetrics_OfASystemAtWork(t *testing.T) {
 		SlotsFree: 5, SlotsTotal: 8, RunsLive: 2,
 		RunsEnded:  map[messages.RunStatus]uint64{messages.RunSucceeded: 7},
 		StepsEnded: map[messages.StepStatus]uint64{messages.StepFailed: 4},
+		Drains:     map[string]uint64{"signal": 6, "other": 1},
 		Restarts:   1, Findings: 3, Commits: 100, Syncs: 20, SyncTime: 1500 * time.Millisecond,
 	}, nil), nil)
 	ours, all := scrape(t, f)
@@ -65,6 +66,13 @@ func TestMetrics_OfASystemAtWork(t *testing.T) {
 		`swamp_steps_ended_total{status="failed"} 4`,
 		`swamp_steps_ended_total{status="skipped"} 0`,
 		`swamp_steps_ended_total{status="succeeded"} 0`,
+		`swamp_worker_drains_total{reason="drained"} 0`,
+		`swamp_worker_drains_total{reason="forced"} 0`,
+		`swamp_worker_drains_total{reason="idle_timeout"} 0`,
+		`swamp_worker_drains_total{reason="max_dispatches"} 0`,
+		`swamp_worker_drains_total{reason="max_uptime"} 0`,
+		`swamp_worker_drains_total{reason="other"} 1`,
+		`swamp_worker_drains_total{reason="signal"} 6`,
 		`swamp_workers{status="busy"} 1`,
 		`swamp_workers{status="disconnected"} 0`,
 		`swamp_workers{status="draining"} 0`,

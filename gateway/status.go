@@ -77,6 +77,8 @@ func statusOf(code messages.Code) (int, websocket.StatusCode) {
 		return http.StatusTooManyRequests, 4029
 	case messages.CodeStreamOverflow:
 		return http.StatusServiceUnavailable, 4030
+	case messages.CodeConflict:
+		return http.StatusConflict, 4031
 	default:
 		return http.StatusInternalServerError, 4000
 	}

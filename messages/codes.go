@@ -40,6 +40,7 @@ const (
 	CodeWorkerCannotStart Code = "worker_cannot_start"  // a refusal: the worker's own trouble
 	CodeTooManyRequests   Code = "too_many_requests"    // too many requests under way on this socket
 	CodeStreamOverflow    Code = "stream_overflow"      // a client that does not read
+	CodeConflict          Code = "conflict"             // it is there, but not in a state for that
 )
 
 // Codes of failed steps.
@@ -60,7 +61,7 @@ func (c Code) Permanent() bool {
 	switch c {
 	case CodeInvalid, CodeNotFound, CodeExists, CodeUnauthorized, CodeUnknownVerb, CodeDuplicateID, CodeOutOfOrder,
 		CodeMalformed, CodeFrameTooLarge, CodeRunIDConflict, CodeEnded, CodeProtocolMismatch, CodeInvalidToken,
-		CodeTokenRevoked, CodeTokenExpired, CodeEnrollmentsSpent, CodeSuperseded, CodeInternal:
+		CodeTokenRevoked, CodeTokenExpired, CodeEnrollmentsSpent, CodeSuperseded, CodeInternal, CodeConflict:
 		return true
 	default:
 		return false
@@ -75,6 +76,7 @@ func AllRequestCodes() []Code {
 		CodeTokenRevoked, CodeTokenExpired, CodeEnrollmentsSpent, CodeAlreadyConnected, CodeSuperseded, CodeRateLimited,
 		CodeNotReady, CodeNotLeader, CodeOverloaded, CodeNoSpace, CodeUnavailable, CodeInternal, CodeWorkerBusy,
 		CodeWorkerDraining, CodeWorkerCannotStart, CodeTooManyRequests, CodeStreamOverflow,
+		CodeConflict,
 	}
 }
 

@@ -896,7 +896,7 @@ func (x *Response) GetWorkerList() *WorkerListResult {
 	return nil
 }
 
-func (x *Response) GetWorkerShow() *WorkerItem {
+func (x *Response) GetWorkerShow() *WorkerDetail {
 	if x != nil {
 		if x, ok := x.Result.(*Response_WorkerShow); ok {
 			return x.WorkerShow
@@ -1069,7 +1069,7 @@ type Response_WorkerList struct {
 }
 
 type Response_WorkerShow struct {
-	WorkerShow *WorkerItem `protobuf:"bytes,48,opt,name=worker_show,json=workerShow,proto3,oneof"`
+	WorkerShow *WorkerDetail `protobuf:"bytes,48,opt,name=worker_show,json=workerShow,proto3,oneof"`
 }
 
 type Response_WorkerQueueList struct {
@@ -4569,6 +4569,340 @@ func (x *WorkerItem) GetVersion() string {
 	return ""
 }
 
+// WorkerDetail is a [WorkerItem] with what is known of this one worker besides.
+type WorkerDetail struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Status            string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Connected         bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	Intent            string                 `protobuf:"bytes,4,opt,name=intent,proto3" json:"intent,omitempty"`
+	Health            string                 `protobuf:"bytes,5,opt,name=health,proto3" json:"health,omitempty"`
+	Reason            *string                `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	Labels            map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Platform          *string                `protobuf:"bytes,8,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	Arch              *string                `protobuf:"bytes,9,opt,name=arch,proto3,oneof" json:"arch,omitempty"`
+	InstanceUuid      *string                `protobuf:"bytes,10,opt,name=instance_uuid,json=instanceUuid,proto3,oneof" json:"instance_uuid,omitempty"`
+	MachineId         *string                `protobuf:"bytes,11,opt,name=machine_id,json=machineId,proto3,oneof" json:"machine_id,omitempty"`
+	Capacity          int32                  `protobuf:"varint,12,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	ActiveDispatchIds []string               `protobuf:"bytes,13,rep,name=active_dispatch_ids,json=activeDispatchIds,proto3" json:"active_dispatch_ids,omitempty"`
+	EnrolledAt        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=enrolled_at,json=enrolledAt,proto3" json:"enrolled_at,omitempty"`
+	LastSeenAt        *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	Version           *string                `protobuf:"bytes,16,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// Since when it drains or is paused.
+	IntentSince *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=intent_since,json=intentSince,proto3" json:"intent_since,omitempty"`
+	// Of a pause: why, when it ends, and how long that is from now. Without an end it lasts until it is resumed.
+	Note        *string                `protobuf:"bytes,18,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	Until       *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=until,proto3" json:"until,omitempty"`
+	RemainingMs *float64               `protobuf:"fixed64,20,opt,name=remaining_ms,json=remainingMs,proto3,oneof" json:"remaining_ms,omitempty"`
+	// What it runs, the oldest first, and what it ran lately, the newest first.
+	Running       []*DispatchItem `protobuf:"bytes,21,rep,name=running,proto3" json:"running,omitempty"`
+	Recent        []*DispatchItem `protobuf:"bytes,22,rep,name=recent,proto3" json:"recent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerDetail) Reset() {
+	*x = WorkerDetail{}
+	mi := &file_frames_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerDetail) ProtoMessage() {}
+
+func (x *WorkerDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerDetail.ProtoReflect.Descriptor instead.
+func (*WorkerDetail) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *WorkerDetail) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *WorkerDetail) GetIntent() string {
+	if x != nil {
+		return x.Intent
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetArch() string {
+	if x != nil && x.Arch != nil {
+		return *x.Arch
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetInstanceUuid() string {
+	if x != nil && x.InstanceUuid != nil {
+		return *x.InstanceUuid
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetMachineId() string {
+	if x != nil && x.MachineId != nil {
+		return *x.MachineId
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *WorkerDetail) GetActiveDispatchIds() []string {
+	if x != nil {
+		return x.ActiveDispatchIds
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetEnrolledAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EnrolledAt
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetLastSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSeenAt
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetIntentSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntentSince
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+func (x *WorkerDetail) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetRemainingMs() float64 {
+	if x != nil && x.RemainingMs != nil {
+		return *x.RemainingMs
+	}
+	return 0
+}
+
+func (x *WorkerDetail) GetRunning() []*DispatchItem {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+func (x *WorkerDetail) GetRecent() []*DispatchItem {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
+}
+
+// DispatchItem is one dispatch as its worker had it. Its status is running, or how it ended: succeeded, failed, cancelled,
+// timeout, lost, handed_back, or restart, which is the orchestrator's own.
+type DispatchItem struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DispatchId    string                 `protobuf:"bytes,1,opt,name=dispatch_id,json=dispatchId,proto3" json:"dispatch_id,omitempty"`
+	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	JobName       string                 `protobuf:"bytes,3,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
+	StepName      string                 `protobuf:"bytes,4,opt,name=step_name,json=stepName,proto3" json:"step_name,omitempty"`
+	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Status        string                 `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
+	Error         *string                `protobuf:"bytes,7,opt,name=error,proto3,oneof" json:"error,omitempty"`
+	Code          *string                `protobuf:"bytes,8,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DispatchItem) Reset() {
+	*x = DispatchItem{}
+	mi := &file_frames_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DispatchItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DispatchItem) ProtoMessage() {}
+
+func (x *DispatchItem) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DispatchItem.ProtoReflect.Descriptor instead.
+func (*DispatchItem) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *DispatchItem) GetDispatchId() string {
+	if x != nil {
+		return x.DispatchId
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetJobName() string {
+	if x != nil {
+		return x.JobName
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetStepName() string {
+	if x != nil {
+		return x.StepName
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DispatchItem) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetError() string {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *DispatchItem) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *DispatchItem) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
 type WorkerShowParams struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4578,7 +4912,7 @@ type WorkerShowParams struct {
 
 func (x *WorkerShowParams) Reset() {
 	*x = WorkerShowParams{}
-	mi := &file_frames_proto_msgTypes[50]
+	mi := &file_frames_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4924,7 @@ func (x *WorkerShowParams) String() string {
 func (*WorkerShowParams) ProtoMessage() {}
 
 func (x *WorkerShowParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[50]
+	mi := &file_frames_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4937,7 @@ func (x *WorkerShowParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerShowParams.ProtoReflect.Descriptor instead.
 func (*WorkerShowParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{50}
+	return file_frames_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WorkerShowParams) GetName() string {
@@ -4621,7 +4955,7 @@ type WorkerQueueListParams struct {
 
 func (x *WorkerQueueListParams) Reset() {
 	*x = WorkerQueueListParams{}
-	mi := &file_frames_proto_msgTypes[51]
+	mi := &file_frames_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +4967,7 @@ func (x *WorkerQueueListParams) String() string {
 func (*WorkerQueueListParams) ProtoMessage() {}
 
 func (x *WorkerQueueListParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[51]
+	mi := &file_frames_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +4980,7 @@ func (x *WorkerQueueListParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerQueueListParams.ProtoReflect.Descriptor instead.
 func (*WorkerQueueListParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{51}
+	return file_frames_proto_rawDescGZIP(), []int{53}
 }
 
 type WorkerQueueListResult struct {
@@ -4659,7 +4993,7 @@ type WorkerQueueListResult struct {
 
 func (x *WorkerQueueListResult) Reset() {
 	*x = WorkerQueueListResult{}
-	mi := &file_frames_proto_msgTypes[52]
+	mi := &file_frames_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4671,7 +5005,7 @@ func (x *WorkerQueueListResult) String() string {
 func (*WorkerQueueListResult) ProtoMessage() {}
 
 func (x *WorkerQueueListResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[52]
+	mi := &file_frames_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4684,7 +5018,7 @@ func (x *WorkerQueueListResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerQueueListResult.ProtoReflect.Descriptor instead.
 func (*WorkerQueueListResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{52}
+	return file_frames_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WorkerQueueListResult) GetItems() []*QueueItem {
@@ -4723,7 +5057,7 @@ type QueueItem struct {
 
 func (x *QueueItem) Reset() {
 	*x = QueueItem{}
-	mi := &file_frames_proto_msgTypes[53]
+	mi := &file_frames_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +5069,7 @@ func (x *QueueItem) String() string {
 func (*QueueItem) ProtoMessage() {}
 
 func (x *QueueItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[53]
+	mi := &file_frames_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +5082,7 @@ func (x *QueueItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueItem.ProtoReflect.Descriptor instead.
 func (*QueueItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{53}
+	return file_frames_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *QueueItem) GetQueueId() string {
@@ -4862,7 +5196,7 @@ type WorkerTokenCreateParams struct {
 
 func (x *WorkerTokenCreateParams) Reset() {
 	*x = WorkerTokenCreateParams{}
-	mi := &file_frames_proto_msgTypes[54]
+	mi := &file_frames_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +5208,7 @@ func (x *WorkerTokenCreateParams) String() string {
 func (*WorkerTokenCreateParams) ProtoMessage() {}
 
 func (x *WorkerTokenCreateParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[54]
+	mi := &file_frames_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4887,7 +5221,7 @@ func (x *WorkerTokenCreateParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerTokenCreateParams.ProtoReflect.Descriptor instead.
 func (*WorkerTokenCreateParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{54}
+	return file_frames_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WorkerTokenCreateParams) GetName() string {
@@ -4924,7 +5258,7 @@ type WorkerTokenCreateResult struct {
 
 func (x *WorkerTokenCreateResult) Reset() {
 	*x = WorkerTokenCreateResult{}
-	mi := &file_frames_proto_msgTypes[55]
+	mi := &file_frames_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5270,7 @@ func (x *WorkerTokenCreateResult) String() string {
 func (*WorkerTokenCreateResult) ProtoMessage() {}
 
 func (x *WorkerTokenCreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[55]
+	mi := &file_frames_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5283,7 @@ func (x *WorkerTokenCreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerTokenCreateResult.ProtoReflect.Descriptor instead.
 func (*WorkerTokenCreateResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{55}
+	return file_frames_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WorkerTokenCreateResult) GetName() string {
@@ -4988,7 +5322,7 @@ type WorkerTokenListParams struct {
 
 func (x *WorkerTokenListParams) Reset() {
 	*x = WorkerTokenListParams{}
-	mi := &file_frames_proto_msgTypes[56]
+	mi := &file_frames_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5000,7 +5334,7 @@ func (x *WorkerTokenListParams) String() string {
 func (*WorkerTokenListParams) ProtoMessage() {}
 
 func (x *WorkerTokenListParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[56]
+	mi := &file_frames_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5013,7 +5347,7 @@ func (x *WorkerTokenListParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerTokenListParams.ProtoReflect.Descriptor instead.
 func (*WorkerTokenListParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{56}
+	return file_frames_proto_rawDescGZIP(), []int{58}
 }
 
 type WorkerTokenListResult struct {
@@ -5026,7 +5360,7 @@ type WorkerTokenListResult struct {
 
 func (x *WorkerTokenListResult) Reset() {
 	*x = WorkerTokenListResult{}
-	mi := &file_frames_proto_msgTypes[57]
+	mi := &file_frames_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +5372,7 @@ func (x *WorkerTokenListResult) String() string {
 func (*WorkerTokenListResult) ProtoMessage() {}
 
 func (x *WorkerTokenListResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[57]
+	mi := &file_frames_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5385,7 @@ func (x *WorkerTokenListResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerTokenListResult.ProtoReflect.Descriptor instead.
 func (*WorkerTokenListResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{57}
+	return file_frames_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WorkerTokenListResult) GetItems() []*TokenItem {
@@ -5082,7 +5416,7 @@ type TokenItem struct {
 
 func (x *TokenItem) Reset() {
 	*x = TokenItem{}
-	mi := &file_frames_proto_msgTypes[58]
+	mi := &file_frames_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5428,7 @@ func (x *TokenItem) String() string {
 func (*TokenItem) ProtoMessage() {}
 
 func (x *TokenItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[58]
+	mi := &file_frames_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5107,7 +5441,7 @@ func (x *TokenItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenItem.ProtoReflect.Descriptor instead.
 func (*TokenItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{58}
+	return file_frames_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TokenItem) GetName() string {
@@ -5163,7 +5497,7 @@ type BindingItem struct {
 
 func (x *BindingItem) Reset() {
 	*x = BindingItem{}
-	mi := &file_frames_proto_msgTypes[59]
+	mi := &file_frames_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5175,7 +5509,7 @@ func (x *BindingItem) String() string {
 func (*BindingItem) ProtoMessage() {}
 
 func (x *BindingItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[59]
+	mi := &file_frames_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5522,7 @@ func (x *BindingItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindingItem.ProtoReflect.Descriptor instead.
 func (*BindingItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{59}
+	return file_frames_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BindingItem) GetMachineId() string {
@@ -5221,7 +5555,7 @@ type WorkerTokenRevokeParams struct {
 
 func (x *WorkerTokenRevokeParams) Reset() {
 	*x = WorkerTokenRevokeParams{}
-	mi := &file_frames_proto_msgTypes[60]
+	mi := &file_frames_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5567,7 @@ func (x *WorkerTokenRevokeParams) String() string {
 func (*WorkerTokenRevokeParams) ProtoMessage() {}
 
 func (x *WorkerTokenRevokeParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[60]
+	mi := &file_frames_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5580,7 @@ func (x *WorkerTokenRevokeParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerTokenRevokeParams.ProtoReflect.Descriptor instead.
 func (*WorkerTokenRevokeParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{60}
+	return file_frames_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WorkerTokenRevokeParams) GetName() string {
@@ -5266,7 +5600,7 @@ type WorkerTokenRevokeResult struct {
 
 func (x *WorkerTokenRevokeResult) Reset() {
 	*x = WorkerTokenRevokeResult{}
-	mi := &file_frames_proto_msgTypes[61]
+	mi := &file_frames_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5612,7 @@ func (x *WorkerTokenRevokeResult) String() string {
 func (*WorkerTokenRevokeResult) ProtoMessage() {}
 
 func (x *WorkerTokenRevokeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[61]
+	mi := &file_frames_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5625,7 @@ func (x *WorkerTokenRevokeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerTokenRevokeResult.ProtoReflect.Descriptor instead.
 func (*WorkerTokenRevokeResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{61}
+	return file_frames_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WorkerTokenRevokeResult) GetName() string {
@@ -5319,7 +5653,7 @@ type WorkerDrainParams struct {
 
 func (x *WorkerDrainParams) Reset() {
 	*x = WorkerDrainParams{}
-	mi := &file_frames_proto_msgTypes[62]
+	mi := &file_frames_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5665,7 @@ func (x *WorkerDrainParams) String() string {
 func (*WorkerDrainParams) ProtoMessage() {}
 
 func (x *WorkerDrainParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[62]
+	mi := &file_frames_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5344,7 +5678,7 @@ func (x *WorkerDrainParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerDrainParams.ProtoReflect.Descriptor instead.
 func (*WorkerDrainParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{62}
+	return file_frames_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WorkerDrainParams) GetName() string {
@@ -5374,7 +5708,7 @@ type WorkerPauseParams struct {
 
 func (x *WorkerPauseParams) Reset() {
 	*x = WorkerPauseParams{}
-	mi := &file_frames_proto_msgTypes[63]
+	mi := &file_frames_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5720,7 @@ func (x *WorkerPauseParams) String() string {
 func (*WorkerPauseParams) ProtoMessage() {}
 
 func (x *WorkerPauseParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[63]
+	mi := &file_frames_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5733,7 @@ func (x *WorkerPauseParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerPauseParams.ProtoReflect.Descriptor instead.
 func (*WorkerPauseParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{63}
+	return file_frames_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WorkerPauseParams) GetName() string {
@@ -5433,7 +5767,7 @@ type WorkerResumeParams struct {
 
 func (x *WorkerResumeParams) Reset() {
 	*x = WorkerResumeParams{}
-	mi := &file_frames_proto_msgTypes[64]
+	mi := &file_frames_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5779,7 @@ func (x *WorkerResumeParams) String() string {
 func (*WorkerResumeParams) ProtoMessage() {}
 
 func (x *WorkerResumeParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[64]
+	mi := &file_frames_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5792,7 @@ func (x *WorkerResumeParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerResumeParams.ProtoReflect.Descriptor instead.
 func (*WorkerResumeParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{64}
+	return file_frames_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WorkerResumeParams) GetName() string {
@@ -5476,7 +5810,7 @@ type DoctorBooksParams struct {
 
 func (x *DoctorBooksParams) Reset() {
 	*x = DoctorBooksParams{}
-	mi := &file_frames_proto_msgTypes[65]
+	mi := &file_frames_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5822,7 @@ func (x *DoctorBooksParams) String() string {
 func (*DoctorBooksParams) ProtoMessage() {}
 
 func (x *DoctorBooksParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[65]
+	mi := &file_frames_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5835,7 @@ func (x *DoctorBooksParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorBooksParams.ProtoReflect.Descriptor instead.
 func (*DoctorBooksParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{65}
+	return file_frames_proto_rawDescGZIP(), []int{67}
 }
 
 type DoctorBooksResult struct {
@@ -5514,7 +5848,7 @@ type DoctorBooksResult struct {
 
 func (x *DoctorBooksResult) Reset() {
 	*x = DoctorBooksResult{}
-	mi := &file_frames_proto_msgTypes[66]
+	mi := &file_frames_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5860,7 @@ func (x *DoctorBooksResult) String() string {
 func (*DoctorBooksResult) ProtoMessage() {}
 
 func (x *DoctorBooksResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[66]
+	mi := &file_frames_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5873,7 @@ func (x *DoctorBooksResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorBooksResult.ProtoReflect.Descriptor instead.
 func (*DoctorBooksResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{66}
+	return file_frames_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DoctorBooksResult) GetItems() []*BookFinding {
@@ -5568,7 +5902,7 @@ type BookFinding struct {
 
 func (x *BookFinding) Reset() {
 	*x = BookFinding{}
-	mi := &file_frames_proto_msgTypes[67]
+	mi := &file_frames_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5914,7 @@ func (x *BookFinding) String() string {
 func (*BookFinding) ProtoMessage() {}
 
 func (x *BookFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[67]
+	mi := &file_frames_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5927,7 @@ func (x *BookFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BookFinding.ProtoReflect.Descriptor instead.
 func (*BookFinding) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{67}
+	return file_frames_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *BookFinding) GetKind() string {
@@ -5625,7 +5959,7 @@ type BackupParams struct {
 
 func (x *BackupParams) Reset() {
 	*x = BackupParams{}
-	mi := &file_frames_proto_msgTypes[68]
+	mi := &file_frames_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5637,7 +5971,7 @@ func (x *BackupParams) String() string {
 func (*BackupParams) ProtoMessage() {}
 
 func (x *BackupParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[68]
+	mi := &file_frames_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5650,7 +5984,7 @@ func (x *BackupParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupParams.ProtoReflect.Descriptor instead.
 func (*BackupParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{68}
+	return file_frames_proto_rawDescGZIP(), []int{70}
 }
 
 // BackupChunk is a piece of a backup, in order.
@@ -5663,7 +5997,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_frames_proto_msgTypes[69]
+	mi := &file_frames_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +6009,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[69]
+	mi := &file_frames_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +6022,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{69}
+	return file_frames_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BackupChunk) GetData() []byte {
@@ -5709,7 +6043,7 @@ type BackupResult struct {
 
 func (x *BackupResult) Reset() {
 	*x = BackupResult{}
-	mi := &file_frames_proto_msgTypes[70]
+	mi := &file_frames_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +6055,7 @@ func (x *BackupResult) String() string {
 func (*BackupResult) ProtoMessage() {}
 
 func (x *BackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[70]
+	mi := &file_frames_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +6068,7 @@ func (x *BackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResult.ProtoReflect.Descriptor instead.
 func (*BackupResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{70}
+	return file_frames_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BackupResult) GetBytes() float64 {
@@ -5760,7 +6094,7 @@ type ActorTreeParams struct {
 
 func (x *ActorTreeParams) Reset() {
 	*x = ActorTreeParams{}
-	mi := &file_frames_proto_msgTypes[71]
+	mi := &file_frames_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5772,7 +6106,7 @@ func (x *ActorTreeParams) String() string {
 func (*ActorTreeParams) ProtoMessage() {}
 
 func (x *ActorTreeParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[71]
+	mi := &file_frames_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5785,7 +6119,7 @@ func (x *ActorTreeParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorTreeParams.ProtoReflect.Descriptor instead.
 func (*ActorTreeParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{71}
+	return file_frames_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ActorTreeParams) GetBelow() string {
@@ -5805,7 +6139,7 @@ type ActorTreeResult struct {
 
 func (x *ActorTreeResult) Reset() {
 	*x = ActorTreeResult{}
-	mi := &file_frames_proto_msgTypes[72]
+	mi := &file_frames_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5817,7 +6151,7 @@ func (x *ActorTreeResult) String() string {
 func (*ActorTreeResult) ProtoMessage() {}
 
 func (x *ActorTreeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[72]
+	mi := &file_frames_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5830,7 +6164,7 @@ func (x *ActorTreeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorTreeResult.ProtoReflect.Descriptor instead.
 func (*ActorTreeResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{72}
+	return file_frames_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ActorTreeResult) GetItems() []*ActorItem {
@@ -5863,7 +6197,7 @@ type ActorItem struct {
 
 func (x *ActorItem) Reset() {
 	*x = ActorItem{}
-	mi := &file_frames_proto_msgTypes[73]
+	mi := &file_frames_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +6209,7 @@ func (x *ActorItem) String() string {
 func (*ActorItem) ProtoMessage() {}
 
 func (x *ActorItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[73]
+	mi := &file_frames_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +6222,7 @@ func (x *ActorItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorItem.ProtoReflect.Descriptor instead.
 func (*ActorItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{73}
+	return file_frames_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ActorItem) GetPid() string {
@@ -5955,7 +6289,7 @@ type VersionParams struct {
 
 func (x *VersionParams) Reset() {
 	*x = VersionParams{}
-	mi := &file_frames_proto_msgTypes[74]
+	mi := &file_frames_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5967,7 +6301,7 @@ func (x *VersionParams) String() string {
 func (*VersionParams) ProtoMessage() {}
 
 func (x *VersionParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[74]
+	mi := &file_frames_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5980,7 +6314,7 @@ func (x *VersionParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionParams.ProtoReflect.Descriptor instead.
 func (*VersionParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{74}
+	return file_frames_proto_rawDescGZIP(), []int{76}
 }
 
 type VersionResult struct {
@@ -5995,7 +6329,7 @@ type VersionResult struct {
 
 func (x *VersionResult) Reset() {
 	*x = VersionResult{}
-	mi := &file_frames_proto_msgTypes[75]
+	mi := &file_frames_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6007,7 +6341,7 @@ func (x *VersionResult) String() string {
 func (*VersionResult) ProtoMessage() {}
 
 func (x *VersionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[75]
+	mi := &file_frames_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6020,7 +6354,7 @@ func (x *VersionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResult.ProtoReflect.Descriptor instead.
 func (*VersionResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{75}
+	return file_frames_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *VersionResult) GetVersion() string {
@@ -6102,7 +6436,7 @@ const file_frames_proto_rawDesc = "" +
 	"\rworker_resume\x189 \x01(\v2\x1c.swamp.v1.WorkerResumeParamsH\x00R\fworkerResume\x120\n" +
 	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupParamsH\x00R\x06backup\x12@\n" +
 	"\fworker_drain\x18; \x01(\v2\x1b.swamp.v1.WorkerDrainParamsH\x00R\vworkerDrainB\b\n" +
-	"\x06params\"\xc6\r\n" +
+	"\x06params\"\xc8\r\n" +
 	"\bResponse\x12=\n" +
 	"\rworker_enroll\x18\n" +
 	" \x01(\v2\x16.swamp.v1.EnrollResultH\x00R\fworkerEnroll\x127\n" +
@@ -6122,8 +6456,8 @@ const file_frames_proto_rawDesc = "" +
 	"\n" +
 	"run_cancel\x18. \x01(\v2\x19.swamp.v1.RunCancelResultH\x00R\trunCancel\x12=\n" +
 	"\vworker_list\x18/ \x01(\v2\x1a.swamp.v1.WorkerListResultH\x00R\n" +
-	"workerList\x127\n" +
-	"\vworker_show\x180 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\n" +
+	"workerList\x129\n" +
+	"\vworker_show\x180 \x01(\v2\x16.swamp.v1.WorkerDetailH\x00R\n" +
 	"workerShow\x12M\n" +
 	"\x11worker_queue_list\x181 \x01(\v2\x1f.swamp.v1.WorkerQueueListResultH\x00R\x0fworkerQueueList\x12S\n" +
 	"\x13worker_token_create\x182 \x01(\v2!.swamp.v1.WorkerTokenCreateResultH\x00R\x11workerTokenCreate\x12M\n" +
@@ -6470,7 +6804,62 @@ const file_frames_proto_rawDesc = "" +
 	"\x0e_instance_uuidB\r\n" +
 	"\v_machine_idB\n" +
 	"\n" +
-	"\b_version\"&\n" +
+	"\b_version\"\x86\b\n" +
+	"\fWorkerDetail\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x1c\n" +
+	"\tconnected\x18\x03 \x01(\bR\tconnected\x12\x16\n" +
+	"\x06intent\x18\x04 \x01(\tR\x06intent\x12\x16\n" +
+	"\x06health\x18\x05 \x01(\tR\x06health\x12\x1b\n" +
+	"\x06reason\x18\x06 \x01(\tH\x00R\x06reason\x88\x01\x01\x12:\n" +
+	"\x06labels\x18\a \x03(\v2\".swamp.v1.WorkerDetail.LabelsEntryR\x06labels\x12\x1f\n" +
+	"\bplatform\x18\b \x01(\tH\x01R\bplatform\x88\x01\x01\x12\x17\n" +
+	"\x04arch\x18\t \x01(\tH\x02R\x04arch\x88\x01\x01\x12(\n" +
+	"\rinstance_uuid\x18\n" +
+	" \x01(\tH\x03R\finstanceUuid\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"machine_id\x18\v \x01(\tH\x04R\tmachineId\x88\x01\x01\x12\x1a\n" +
+	"\bcapacity\x18\f \x01(\x05R\bcapacity\x12.\n" +
+	"\x13active_dispatch_ids\x18\r \x03(\tR\x11activeDispatchIds\x12;\n" +
+	"\venrolled_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"enrolledAt\x12<\n" +
+	"\flast_seen_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastSeenAt\x12\x1d\n" +
+	"\aversion\x18\x10 \x01(\tH\x05R\aversion\x88\x01\x01\x12=\n" +
+	"\fintent_since\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\vintentSince\x12\x17\n" +
+	"\x04note\x18\x12 \x01(\tH\x06R\x04note\x88\x01\x01\x120\n" +
+	"\x05until\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12&\n" +
+	"\fremaining_ms\x18\x14 \x01(\x01H\aR\vremainingMs\x88\x01\x01\x120\n" +
+	"\arunning\x18\x15 \x03(\v2\x16.swamp.v1.DispatchItemR\arunning\x12.\n" +
+	"\x06recent\x18\x16 \x03(\v2\x16.swamp.v1.DispatchItemR\x06recent\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_reasonB\v\n" +
+	"\t_platformB\a\n" +
+	"\x05_archB\x10\n" +
+	"\x0e_instance_uuidB\r\n" +
+	"\v_machine_idB\n" +
+	"\n" +
+	"\b_versionB\a\n" +
+	"\x05_noteB\x0f\n" +
+	"\r_remaining_ms\"\xe9\x02\n" +
+	"\fDispatchItem\x12\x1f\n" +
+	"\vdispatch_id\x18\x01 \x01(\tR\n" +
+	"dispatchId\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x19\n" +
+	"\bjob_name\x18\x03 \x01(\tR\ajobName\x12\x1b\n" +
+	"\tstep_name\x18\x04 \x01(\tR\bstepName\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x16\n" +
+	"\x06status\x18\x06 \x01(\tR\x06status\x12\x19\n" +
+	"\x05error\x18\a \x01(\tH\x00R\x05error\x88\x01\x01\x12\x17\n" +
+	"\x04code\x18\b \x01(\tH\x01R\x04code\x88\x01\x01\x129\n" +
+	"\n" +
+	"started_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAtB\b\n" +
+	"\x06_errorB\a\n" +
+	"\x05_code\"&\n" +
 	"\x10WorkerShowParams\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
 	"\x15WorkerQueueListParams\"X\n" +
@@ -6593,7 +6982,7 @@ func file_frames_proto_rawDescGZIP() []byte {
 	return file_frames_proto_rawDescData
 }
 
-var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_frames_proto_goTypes = []any{
 	(*Frame)(nil),                   // 0: swamp.v1.Frame
 	(*Request)(nil),                 // 1: swamp.v1.Request
@@ -6645,39 +7034,42 @@ var file_frames_proto_goTypes = []any{
 	(*WorkerListParams)(nil),        // 47: swamp.v1.WorkerListParams
 	(*WorkerListResult)(nil),        // 48: swamp.v1.WorkerListResult
 	(*WorkerItem)(nil),              // 49: swamp.v1.WorkerItem
-	(*WorkerShowParams)(nil),        // 50: swamp.v1.WorkerShowParams
-	(*WorkerQueueListParams)(nil),   // 51: swamp.v1.WorkerQueueListParams
-	(*WorkerQueueListResult)(nil),   // 52: swamp.v1.WorkerQueueListResult
-	(*QueueItem)(nil),               // 53: swamp.v1.QueueItem
-	(*WorkerTokenCreateParams)(nil), // 54: swamp.v1.WorkerTokenCreateParams
-	(*WorkerTokenCreateResult)(nil), // 55: swamp.v1.WorkerTokenCreateResult
-	(*WorkerTokenListParams)(nil),   // 56: swamp.v1.WorkerTokenListParams
-	(*WorkerTokenListResult)(nil),   // 57: swamp.v1.WorkerTokenListResult
-	(*TokenItem)(nil),               // 58: swamp.v1.TokenItem
-	(*BindingItem)(nil),             // 59: swamp.v1.BindingItem
-	(*WorkerTokenRevokeParams)(nil), // 60: swamp.v1.WorkerTokenRevokeParams
-	(*WorkerTokenRevokeResult)(nil), // 61: swamp.v1.WorkerTokenRevokeResult
-	(*WorkerDrainParams)(nil),       // 62: swamp.v1.WorkerDrainParams
-	(*WorkerPauseParams)(nil),       // 63: swamp.v1.WorkerPauseParams
-	(*WorkerResumeParams)(nil),      // 64: swamp.v1.WorkerResumeParams
-	(*DoctorBooksParams)(nil),       // 65: swamp.v1.DoctorBooksParams
-	(*DoctorBooksResult)(nil),       // 66: swamp.v1.DoctorBooksResult
-	(*BookFinding)(nil),             // 67: swamp.v1.BookFinding
-	(*BackupParams)(nil),            // 68: swamp.v1.BackupParams
-	(*BackupChunk)(nil),             // 69: swamp.v1.BackupChunk
-	(*BackupResult)(nil),            // 70: swamp.v1.BackupResult
-	(*ActorTreeParams)(nil),         // 71: swamp.v1.ActorTreeParams
-	(*ActorTreeResult)(nil),         // 72: swamp.v1.ActorTreeResult
-	(*ActorItem)(nil),               // 73: swamp.v1.ActorItem
-	(*VersionParams)(nil),           // 74: swamp.v1.VersionParams
-	(*VersionResult)(nil),           // 75: swamp.v1.VersionResult
-	nil,                             // 76: swamp.v1.StepItem.OutputsEntry
-	nil,                             // 77: swamp.v1.RunEvent.OutputsEntry
-	nil,                             // 78: swamp.v1.WorkerItem.LabelsEntry
-	nil,                             // 79: swamp.v1.QueueItem.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 80: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 81: google.protobuf.Struct
-	(*structpb.Value)(nil),          // 82: google.protobuf.Value
+	(*WorkerDetail)(nil),            // 50: swamp.v1.WorkerDetail
+	(*DispatchItem)(nil),            // 51: swamp.v1.DispatchItem
+	(*WorkerShowParams)(nil),        // 52: swamp.v1.WorkerShowParams
+	(*WorkerQueueListParams)(nil),   // 53: swamp.v1.WorkerQueueListParams
+	(*WorkerQueueListResult)(nil),   // 54: swamp.v1.WorkerQueueListResult
+	(*QueueItem)(nil),               // 55: swamp.v1.QueueItem
+	(*WorkerTokenCreateParams)(nil), // 56: swamp.v1.WorkerTokenCreateParams
+	(*WorkerTokenCreateResult)(nil), // 57: swamp.v1.WorkerTokenCreateResult
+	(*WorkerTokenListParams)(nil),   // 58: swamp.v1.WorkerTokenListParams
+	(*WorkerTokenListResult)(nil),   // 59: swamp.v1.WorkerTokenListResult
+	(*TokenItem)(nil),               // 60: swamp.v1.TokenItem
+	(*BindingItem)(nil),             // 61: swamp.v1.BindingItem
+	(*WorkerTokenRevokeParams)(nil), // 62: swamp.v1.WorkerTokenRevokeParams
+	(*WorkerTokenRevokeResult)(nil), // 63: swamp.v1.WorkerTokenRevokeResult
+	(*WorkerDrainParams)(nil),       // 64: swamp.v1.WorkerDrainParams
+	(*WorkerPauseParams)(nil),       // 65: swamp.v1.WorkerPauseParams
+	(*WorkerResumeParams)(nil),      // 66: swamp.v1.WorkerResumeParams
+	(*DoctorBooksParams)(nil),       // 67: swamp.v1.DoctorBooksParams
+	(*DoctorBooksResult)(nil),       // 68: swamp.v1.DoctorBooksResult
+	(*BookFinding)(nil),             // 69: swamp.v1.BookFinding
+	(*BackupParams)(nil),            // 70: swamp.v1.BackupParams
+	(*BackupChunk)(nil),             // 71: swamp.v1.BackupChunk
+	(*BackupResult)(nil),            // 72: swamp.v1.BackupResult
+	(*ActorTreeParams)(nil),         // 73: swamp.v1.ActorTreeParams
+	(*ActorTreeResult)(nil),         // 74: swamp.v1.ActorTreeResult
+	(*ActorItem)(nil),               // 75: swamp.v1.ActorItem
+	(*VersionParams)(nil),           // 76: swamp.v1.VersionParams
+	(*VersionResult)(nil),           // 77: swamp.v1.VersionResult
+	nil,                             // 78: swamp.v1.StepItem.OutputsEntry
+	nil,                             // 79: swamp.v1.RunEvent.OutputsEntry
+	nil,                             // 80: swamp.v1.WorkerItem.LabelsEntry
+	nil,                             // 81: swamp.v1.WorkerDetail.LabelsEntry
+	nil,                             // 82: swamp.v1.QueueItem.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 83: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 84: google.protobuf.Struct
+	(*structpb.Value)(nil),          // 85: google.protobuf.Value
 }
 var file_frames_proto_depIdxs = []int32{
 	1,   // 0: swamp.v1.Frame.request:type_name -> swamp.v1.Request
@@ -6701,18 +7093,18 @@ var file_frames_proto_depIdxs = []int32{
 	42,  // 18: swamp.v1.Request.run_logs:type_name -> swamp.v1.RunLogsParams
 	44,  // 19: swamp.v1.Request.run_cancel:type_name -> swamp.v1.RunCancelParams
 	47,  // 20: swamp.v1.Request.worker_list:type_name -> swamp.v1.WorkerListParams
-	50,  // 21: swamp.v1.Request.worker_show:type_name -> swamp.v1.WorkerShowParams
-	51,  // 22: swamp.v1.Request.worker_queue_list:type_name -> swamp.v1.WorkerQueueListParams
-	54,  // 23: swamp.v1.Request.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateParams
-	56,  // 24: swamp.v1.Request.worker_token_list:type_name -> swamp.v1.WorkerTokenListParams
-	60,  // 25: swamp.v1.Request.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeParams
-	71,  // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
-	74,  // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
-	65,  // 28: swamp.v1.Request.doctor_books:type_name -> swamp.v1.DoctorBooksParams
-	63,  // 29: swamp.v1.Request.worker_pause:type_name -> swamp.v1.WorkerPauseParams
-	64,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
-	68,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
-	62,  // 32: swamp.v1.Request.worker_drain:type_name -> swamp.v1.WorkerDrainParams
+	52,  // 21: swamp.v1.Request.worker_show:type_name -> swamp.v1.WorkerShowParams
+	53,  // 22: swamp.v1.Request.worker_queue_list:type_name -> swamp.v1.WorkerQueueListParams
+	56,  // 23: swamp.v1.Request.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateParams
+	58,  // 24: swamp.v1.Request.worker_token_list:type_name -> swamp.v1.WorkerTokenListParams
+	62,  // 25: swamp.v1.Request.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeParams
+	73,  // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
+	76,  // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
+	67,  // 28: swamp.v1.Request.doctor_books:type_name -> swamp.v1.DoctorBooksParams
+	65,  // 29: swamp.v1.Request.worker_pause:type_name -> swamp.v1.WorkerPauseParams
+	66,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
+	70,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
+	64,  // 32: swamp.v1.Request.worker_drain:type_name -> swamp.v1.WorkerDrainParams
 	10,  // 33: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
 	13,  // 34: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
 	15,  // 35: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
@@ -6728,23 +7120,23 @@ var file_frames_proto_depIdxs = []int32{
 	43,  // 45: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
 	45,  // 46: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
 	48,  // 47: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
-	49,  // 48: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerItem
-	52,  // 49: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
-	55,  // 50: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
-	57,  // 51: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
-	61,  // 52: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
-	72,  // 53: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
-	75,  // 54: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
-	66,  // 55: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
+	50,  // 48: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerDetail
+	54,  // 49: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
+	57,  // 50: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
+	59,  // 51: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
+	63,  // 52: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
+	74,  // 53: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
+	77,  // 54: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
+	68,  // 55: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
 	49,  // 56: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
 	49,  // 57: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
-	70,  // 58: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
+	72,  // 58: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
 	49,  // 59: swamp.v1.Response.worker_drain:type_name -> swamp.v1.WorkerItem
 	18,  // 60: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
 	19,  // 61: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
 	20,  // 62: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
 	46,  // 63: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
-	69,  // 64: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
+	71,  // 64: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
 	7,   // 65: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
 	9,   // 66: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
 	21,  // 67: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
@@ -6752,49 +7144,58 @@ var file_frames_proto_depIdxs = []int32{
 	17,  // 69: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
 	7,   // 70: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
 	7,   // 71: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
-	80,  // 72: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
-	80,  // 73: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
+	83,  // 72: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
+	83,  // 73: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
 	7,   // 74: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
-	80,  // 75: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
-	80,  // 76: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
-	81,  // 77: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
+	83,  // 75: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 76: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
+	84,  // 77: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
 	34,  // 78: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
-	80,  // 79: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
-	80,  // 80: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
-	81,  // 81: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
-	80,  // 82: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
-	80,  // 83: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
+	83,  // 79: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 80: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
+	84,  // 81: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
+	83,  // 82: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 83: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
 	37,  // 84: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
 	38,  // 85: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
-	76,  // 86: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
-	80,  // 87: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
-	80,  // 88: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
+	78,  // 86: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
+	83,  // 87: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 88: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
 	40,  // 89: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
-	80,  // 90: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	77,  // 91: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
+	83,  // 90: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	79,  // 91: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
 	49,  // 92: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
-	78,  // 93: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
-	80,  // 94: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	80,  // 95: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
-	53,  // 96: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
-	79,  // 97: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
-	80,  // 98: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
-	80,  // 99: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
-	82,  // 100: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
-	58,  // 101: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
-	80,  // 102: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
-	80,  // 103: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
-	82,  // 104: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
-	59,  // 105: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
-	80,  // 106: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	67,  // 107: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
-	73,  // 108: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
-	80,  // 109: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
-	110, // [110:110] is the sub-list for method output_type
-	110, // [110:110] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	80,  // 93: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
+	83,  // 94: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	83,  // 95: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
+	81,  // 96: swamp.v1.WorkerDetail.labels:type_name -> swamp.v1.WorkerDetail.LabelsEntry
+	83,  // 97: swamp.v1.WorkerDetail.enrolled_at:type_name -> google.protobuf.Timestamp
+	83,  // 98: swamp.v1.WorkerDetail.last_seen_at:type_name -> google.protobuf.Timestamp
+	83,  // 99: swamp.v1.WorkerDetail.intent_since:type_name -> google.protobuf.Timestamp
+	83,  // 100: swamp.v1.WorkerDetail.until:type_name -> google.protobuf.Timestamp
+	51,  // 101: swamp.v1.WorkerDetail.running:type_name -> swamp.v1.DispatchItem
+	51,  // 102: swamp.v1.WorkerDetail.recent:type_name -> swamp.v1.DispatchItem
+	83,  // 103: swamp.v1.DispatchItem.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 104: swamp.v1.DispatchItem.ended_at:type_name -> google.protobuf.Timestamp
+	55,  // 105: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
+	82,  // 106: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
+	83,  // 107: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
+	83,  // 108: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
+	85,  // 109: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
+	60,  // 110: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
+	83,  // 111: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 112: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
+	85,  // 113: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
+	61,  // 114: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
+	83,  // 115: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	69,  // 116: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
+	75,  // 117: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
+	83,  // 118: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
+	119, // [119:119] is the sub-list for method output_type
+	119, // [119:119] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_frames_proto_init() }
@@ -6880,15 +7281,17 @@ func file_frames_proto_init() {
 	file_frames_proto_msgTypes[38].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[46].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[49].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[53].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[73].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[50].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[51].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[55].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[75].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_frames_proto_rawDesc), len(file_frames_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   80,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1400,8 +1400,10 @@ type WorkerRecord struct {
 	// The version of this record at the last enrollment, and the leases from before it that the worker named and that go on.
 	EnrolledVersion uint64   `protobuf:"varint,25,opt,name=enrolled_version,json=enrolledVersion,proto3" json:"enrolled_version,omitempty"`
 	NamedLeases     []string `protobuf:"bytes,26,rep,name=named_leases,json=namedLeases,proto3" json:"named_leases,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// It was paused when it began to drain: the pause, with note and until, holds again for the next instance.
+	PauseHeld     bool `protobuf:"varint,27,opt,name=pause_held,json=pauseHeld,proto3" json:"pause_held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerRecord) Reset() {
@@ -1616,6 +1618,13 @@ func (x *WorkerRecord) GetNamedLeases() []string {
 	return nil
 }
 
+func (x *WorkerRecord) GetPauseHeld() bool {
+	if x != nil {
+		return x.PauseHeld
+	}
+	return false
+}
+
 type SchedulerRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1823,7 +1832,7 @@ const file_records_proto_rawDesc = "" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12;\n" +
 	"\venrolled_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"enrolledAt\"\xaa\a\n" +
+	"enrolledAt\"\xc9\a\n" +
 	"\fWorkerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12)\n" +
@@ -1854,7 +1863,9 @@ const file_records_proto_rawDesc = "" +
 	"\rdrain_ordered\x18\x17 \x01(\bR\fdrainOrdered\x127\n" +
 	"\tintent_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\bintentAt\x12)\n" +
 	"\x10enrolled_version\x18\x19 \x01(\x04R\x0fenrolledVersion\x12!\n" +
-	"\fnamed_leases\x18\x1a \x03(\tR\vnamedLeases\"'\n" +
+	"\fnamed_leases\x18\x1a \x03(\tR\vnamedLeases\x12\x1d\n" +
+	"\n" +
+	"pause_held\x18\x1b \x01(\bR\tpauseHeld\"'\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 

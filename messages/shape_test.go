@@ -72,7 +72,9 @@ func TestMarshalShape_HasTheFieldsOfTheContract(t *testing.T) {
 	}{
 		{messages.VerbWorkerQueueList, item("items", "queueId requirement why target labels platform runId workflowName jobName stepName modelType methodName queuedAt ageMs")},
 		{messages.VerbWorkerList, item("items", "name status connected intent health reason labels platform arch instanceUuid machineId capacity activeDispatchIds enrolledAt lastSeenAt version")},
-		{messages.VerbWorkerShow, "name status connected intent health reason labels platform arch instanceUuid machineId capacity activeDispatchIds enrolledAt lastSeenAt version"},
+		{messages.VerbWorkerShow, "name status connected intent health reason labels platform arch instanceUuid machineId capacity activeDispatchIds enrolledAt lastSeenAt version " +
+			"intentSince note until remainingMs running " + prefixed("running", "dispatchId runId jobName stepName attempt status error code startedAt endedAt") +
+			" recent " + prefixed("recent", "dispatchId runId jobName stepName attempt status error code startedAt endedAt")},
 		{messages.VerbWorkerTokenCreate, "name token expiresAt maxEnrollments"},
 		{messages.VerbWorkerTokenList, item("items", "name state createdAt expiresAt maxEnrollments bindings bindings.machineId bindings.worker bindings.enrolledAt")},
 		{messages.VerbRunList, item("items", "runId workflowName status startedAt endedAt") + " cursor"},

@@ -44,10 +44,10 @@ func (f *Fleet) Workers() []*messages.WorkerItem {
 	return ask[*messages.WorkerListResult](f, messages.VerbWorkerList, &messages.WorkerListParams{All: true}).GetItems()
 }
 
-// WorkerNamed is one of [Fleet.Workers]; it fails the test where there is none of that name.
-func (f *Fleet) WorkerNamed(name string) *messages.WorkerItem {
+// WorkerNamed is what is known of one worker; it fails the test where there is none of that name.
+func (f *Fleet) WorkerNamed(name string) *messages.WorkerDetail {
 	f.t.Helper()
-	return ask[*messages.WorkerItem](f, messages.VerbWorkerShow, &messages.WorkerShowParams{Name: name})
+	return ask[*messages.WorkerDetail](f, messages.VerbWorkerShow, &messages.WorkerShowParams{Name: name})
 }
 
 // Actors lists the actors that live.

@@ -292,6 +292,10 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 				}
 			}
 			w.mu.Unlock()
+		} else if o := body.Request.GetWorkerOrder(); o != nil {
+			w.mu.Lock()
+			w.orders = append(w.orders, order{frame.GetId(), o.GetAction()})
+			w.mu.Unlock()
 		}
 	case *messages.Frame_Response, *messages.Frame_Error:
 		l.answered(frame)

@@ -29,6 +29,9 @@ type description struct {
 	onDispatch               func(*Dispatch)
 }
 
+// order is what the orchestrator wants of a worker.
+type order struct{ id, action string }
+
 // Labels are a worker's labels.
 type Labels map[string]string
 
@@ -66,7 +69,7 @@ func Remote(address string) WorkerOption {
 	return workerOption(func(d *description) { d.remote = address })
 }
 
-// Draining has the worker enroll as one that drains.
+// Draining has the worker enroll as one that drains because of a signal.
 func Draining() WorkerOption { return workerOption(func(d *description) { d.draining = true }) }
 
 // Persistent has the worker dial again, a second later, whenever it has lost its connection other than by Drop.
@@ -116,6 +119,7 @@ type Worker struct {
 	killAfter  time.Duration
 	fault      *messages.Fault // why the last link ended
 	goodbyes   []*messages.GoodbyeParams
+	orders     []order // not obeyed yet
 	dispatches []*Dispatch
 	known      map[string]*Dispatch // by lease, what is not done
 	early      map[string]bool      // cancels of what is not known
@@ -235,7 +239,7 @@ func (w *Worker) TryReconnect(options ...ReconnectOption) error {
 	if r.instance != "" {
 		r.instance = fmt.Sprintf("instance-%d", w.f.number("worker"))
 		w.mu.Lock()
-		w.is.instance, w.seq = r.instance, 0
+		w.is.instance, w.is.draining, w.seq = r.instance, false, 0
 		w.mu.Unlock()
 	}
 	ctx, cancel := w.f.patience()
@@ -311,6 +315,47 @@ func (w *Worker) Goodbyes() []string {
 	return reasons
 }
 
+// NextOrder waits for the next order of the orchestrator, drain or resume, and returns it. It is not obeyed.
+func (w *Worker) NextOrder() string {
+	w.f.t.Helper()
+	return w.nextOrder().action
+}
+
+// Obey waits for the next order and does what it says, as a real worker does: its status says what it has in mind then, and
+// the answer comes after that. With unable it cannot be kept, and goes on leaving.
+func (w *Worker) Obey(unable ...bool) (action string) {
+	w.f.t.Helper()
+	o := w.nextOrder()
+	if o.action == "drain" || len(unable) > 0 {
+		w.SayDraining("drain was asked for")
+	} else {
+		w.SayIdle()
+	}
+	w.Send(&messages.Frame{Id: o.id, Body: &messages.Frame_Response{
+		Response: messages.NewResponse(messages.VerbWorkerOrder, &messages.OrderResult{}),
+	}})
+	return o.action
+}
+
+func (w *Worker) nextOrder() order {
+	w.f.t.Helper()
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	var got []order
+	w.news.wait(ctx, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.orders) > 0 {
+			got, w.orders = w.orders[:1:1], w.orders[1:]
+		}
+		return len(got) > 0
+	})
+	if len(got) == 0 {
+		w.f.t.Fatalf("testkit: worker %s got no order", w.Name())
+	}
+	return got[0]
+}
+
 // SayIdle reports that the worker has slots again, and waits for the answer.
 func (w *Worker) SayIdle() {
 	w.f.t.Helper()
@@ -325,6 +370,9 @@ func (w *Worker) SayDraining(reason string) {
 
 func (w *Worker) say(p *messages.StatusParams) {
 	w.f.t.Helper()
+	w.mu.Lock()
+	w.is.draining = p.GetIntent() == string(messages.IntentDraining)
+	w.mu.Unlock()
 	if f := w.Ask(messages.VerbWorkerStatus, p); f.GetError() != nil {
 		w.f.t.Fatalf("testkit: worker %s: %s", w.Name(), f.GetError().GetText())
 	}

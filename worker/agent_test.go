@@ -66,8 +66,8 @@ func TestAgent_DrainFinishesWhatRuns(t *testing.T) {
 		c.expect("d1/1 accepted")
 		c.expect("d1/1 started")
 		c.request("q", messages.VerbWorkerOrder, &messages.OrderParams{Action: "drain", Reason: "maintenance"})
-		c.expect("q response")
 		f := c.expect("status draining maintenance")
+		c.expect("q response")
 		c.send(responseTo(f.GetId(), messages.VerbWorkerStatus, &messages.StatusResult{}))
 		c.dispatch("d2", 2) // although one of the two slots is free
 		c.expect("d2/1 error worker_draining")
@@ -94,8 +94,8 @@ func TestAgent_DrainRequestIsAnsweredAgain(t *testing.T) {
 		o.agent.Drain("signal")
 		c.expect("status draining signal")
 		c.request("q", messages.VerbWorkerOrder, &messages.OrderParams{Action: "drain", Reason: "maintenance"})
-		c.expect("q response")
 		c.expect("status draining signal")
+		c.expect("q response")
 	})
 }
 

@@ -67,7 +67,6 @@ func TestAgent_EachTriggerAlone(t *testing.T) {
 		{"a signal", func(*Config) {}, func(o *orchestrator, _ *conn) { o.agent.Drain(StopSignal) }, 0, StopSignal},
 		{"an order", func(*Config) {}, func(_ *orchestrator, c *conn) {
 			c.request("q", messages.VerbWorkerOrder, &messages.OrderParams{Action: "drain", Reason: "drained"})
-			c.expect("q response")
 		}, 0, StopDrained},
 		{"idleness without any dispatch", func(c *Config) { c.IdleTimeout = time.Minute }, func(*orchestrator, *conn) {}, time.Minute, StopIdleTimeout},
 		{"idleness after a dispatch", func(c *Config) { c.IdleTimeout = time.Minute }, func(_ *orchestrator, c *conn) {
@@ -565,10 +564,13 @@ func TestAgent_ADrainingWorkerThatCannotComeBack(t *testing.T) {
 }
 
 func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
-	order := func(c *conn, action string) {
+	// The status comes before the answer, so that whoever has the answer knows what came of the order.
+	order := func(c *conn, action, status string) *messages.Frame {
 		c.t.Helper()
 		c.request(action, messages.VerbWorkerOrder, &messages.OrderParams{Action: action, Reason: "maintenance"})
+		f := c.expect(status)
 		c.expect(action + " response")
+		return f
 	}
 	t.Run("while a step runs", func(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
@@ -578,18 +580,15 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 			c := o.enrolled()
 			c.dispatch("d1", 1)
 			c.takes("d1")
-			order(c, "drain")
-			c.expect("status draining maintenance")
+			order(c, "drain", "status draining maintenance")
 			c.silent(30 * time.Second)
-			order(c, "resume")
-			if f := c.expect("status none"); f.GetRequest().GetWorkerStatus().GetSlotsOffered() != 1 {
+			if f := order(c, "resume", "status none"); f.GetRequest().GetWorkerStatus().GetSlotsOffered() != 1 {
 				t.Errorf("%v", f)
 			}
 			c.silent(time.Minute) // and its bound is gone with it
 			c.dispatch("d2", 2)
 			c.takes("d2")
-			order(c, "drain")
-			c.expect("status draining maintenance")
+			order(c, "drain", "status draining maintenance")
 			c.cancel("d1", true)
 			c.cancel("d2", true)
 			for range 2 {
@@ -613,11 +612,9 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 			c := o.enrolled()
 			c.dispatch("d1", 1)
 			c.takes("d1")
-			order(c, "drain")
-			c.expect("status draining maintenance")
+			order(c, "drain", "status draining maintenance")
 			o.agent.Drain(StopSignal)
-			order(c, "resume")
-			c.expect("status draining maintenance")
+			order(c, "resume", "status draining maintenance")
 			c.silent(time.Minute)
 		})
 	})
@@ -625,10 +622,8 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			o := startAgent(t, untilStopped).run()
 			c := o.enrolled()
-			order(c, "drain")
-			f := c.expect("status draining maintenance")
-			order(c, "resume")
-			c.expect("status draining maintenance")
+			f := order(c, "drain", "status draining maintenance")
+			order(c, "resume", "status draining maintenance")
 			c.send(responseTo(f.GetId(), messages.VerbWorkerStatus, &messages.StatusResult{}))
 			if err := o.ended(StopDrained); err != nil {
 				t.Error(err)

@@ -68,12 +68,13 @@ func (s *session) onRequest(id string, r *messages.Request) {
 	}
 }
 
-// onOrder does what the orchestrator orders. A repeat is answered with what the worker has in mind.
+// onOrder does what the orchestrator orders. What the worker has in mind then is told before the answer, so that whoever
+// has the answer knows.
 func (s *session) onOrder(id string, p *messages.OrderParams) {
 	switch action := p.GetAction(); action {
 	case orderDrain, orderResume:
-		s.say(responseTo(id, messages.VerbWorkerOrder, &messages.OrderResult{}))
 		s.a.obey(action, p.GetReason())
+		s.say(responseTo(id, messages.VerbWorkerOrder, &messages.OrderResult{}))
 	default:
 		s.say(errorFrame(id, messages.CodeInvalid, fmt.Sprintf("a worker knows no order %q: want drain or resume", action)))
 	}

@@ -45,7 +45,7 @@ type drainer struct {
 	client   *client
 	follower *follower
 	name     string
-	before   *messages.WorkerItem // nil: not known
+	before   *messages.WorkerDetail // nil: not known
 }
 
 // drain asks for the drain, and waits for its end if asked to.
@@ -70,27 +70,41 @@ func (d *drainer) drain(ctx context.Context, wait bool) (*messages.WorkerItem, e
 	}
 	// It may have left while the orchestrator was gone: then the repeat of the request finds nobody to drain.
 	if after, showErr := d.show(ctx); showErr == nil && !after.GetConnected() {
-		return after, nil
+		return briefly(after), nil
 	}
 	return nil, err
 }
 
-func (d *drainer) show(ctx context.Context) (*messages.WorkerItem, error) {
-	return answer[*messages.WorkerItem](d.client.call(ctx, messages.VerbWorkerShow, &messages.WorkerShowParams{Name: d.name}, true))
+func (d *drainer) show(ctx context.Context) (*messages.WorkerDetail, error) {
+	return answer[*messages.WorkerDetail](d.client.call(ctx, messages.VerbWorkerShow, &messages.WorkerShowParams{Name: d.name}, true))
 }
 
 // text says in one line what has become of the worker.
 func (d *drainer) text(w *messages.WorkerItem) string {
 	n := len(w.GetActiveDispatchIds())
+	already := d.before.GetIntent() == string(messages.IntentDraining)
 	switch {
+	case !w.GetConnected() && already && !d.before.GetConnected():
+		return "has left already"
 	case !w.GetConnected():
 		return "has left"
+	case n == 0 && already:
+		return "drains already, and leaves"
 	case n == 0:
 		return "leaves"
-	case d.before.GetIntent() == string(messages.IntentDraining):
+	case already:
 		return fmt.Sprintf("drains already, and still runs %s", steps(n))
 	default:
 		return fmt.Sprintf("drains, and leaves after %s", steps(n))
+	}
+}
+
+// briefly is a worker as it stands in the list.
+func briefly(w *messages.WorkerDetail) *messages.WorkerItem {
+	return &messages.WorkerItem{
+		Name: w.GetName(), Status: w.GetStatus(), Connected: w.GetConnected(), Intent: w.GetIntent(), Health: w.GetHealth(), Reason: w.Reason,
+		Labels: w.GetLabels(), Platform: w.Platform, Arch: w.Arch, InstanceUuid: w.InstanceUuid, MachineId: w.MachineId, Capacity: w.GetCapacity(),
+		ActiveDispatchIds: w.GetActiveDispatchIds(), EnrolledAt: w.GetEnrolledAt(), LastSeenAt: w.GetLastSeenAt(), Version: w.Version,
 	}
 }
 

@@ -23,7 +23,7 @@ func (o *oneWorker) answer(_ context.Context, verb messages.Verb, params proto.M
 		if o.before == nil {
 			return nil, messages.Faultf(messages.CodeNotFound, "no worker gpu-1")
 		}
-		return o.before, nil
+		return detail(o.before), nil
 	}
 	o.asked = params
 	return o.after, o.err
@@ -39,9 +39,25 @@ func item(status string, running ...string) *messages.WorkerItem {
 	}
 }
 
+func detail(w *messages.WorkerItem) *messages.WorkerDetail {
+	return &messages.WorkerDetail{
+		Name: w.GetName(), Status: w.GetStatus(), Connected: w.GetConnected(), Intent: w.GetIntent(), Health: w.GetHealth(),
+		Capacity: w.GetCapacity(), ActiveDispatchIds: w.GetActiveDispatchIds(),
+	}
+}
+
+// left is a worker that has drained and gone.
+func left() *messages.WorkerItem {
+	w := item("draining")
+	w.Status, w.Connected = "disconnected", false
+	return w
+}
+
 func TestWishes(t *testing.T) {
 	t.Parallel()
 	unknown := messages.Faultf(messages.CodeNotFound, "no worker gpu-1: the nearest are gpu-2, gpu-3")
+	away := messages.Faultf(messages.CodeConflict, "worker gpu-1 is not connected: there is nothing to drain")
+	back := messages.Faultf(messages.CodeConflict, "the drain of worker gpu-1 was taken back")
 	tests := []struct {
 		name    string
 		command string
@@ -61,6 +77,38 @@ func TestWishes(t *testing.T) {
 		{
 			"one that drains already", "worker drain gpu-1", oneWorker{before: item("draining", "d1", "d2"), after: item("draining", "d1", "d2")},
 			ExitOK, "gpu-1 drains already, and still runs 2 steps\n", &messages.WorkerDrainParams{Name: "gpu-1"},
+		},
+		{
+			"one that drains already and runs nothing", "worker drain gpu-1", oneWorker{before: item("draining"), after: item("draining")},
+			ExitOK, "gpu-1 drains already, and leaves\n", &messages.WorkerDrainParams{Name: "gpu-1"},
+		},
+		{
+			"one that has drained and left", "worker drain gpu-1", oneWorker{before: left(), after: left()},
+			ExitOK, "gpu-1 has left already\n", &messages.WorkerDrainParams{Name: "gpu-1"},
+		},
+		{
+			"one that is not connected", "worker drain gpu-1", oneWorker{before: item("disconnected"), err: away},
+			ExitFailed, "swamp: worker gpu-1 is not connected: there is nothing to drain\n", &messages.WorkerDrainParams{Name: "gpu-1"},
+		},
+		{
+			"waiting for one that is not connected", "worker drain gpu-1 --wait", oneWorker{before: item("disconnected"), err: away},
+			ExitFailed, "swamp: worker gpu-1 is not connected: there is nothing to drain\n", &messages.WorkerDrainParams{Name: "gpu-1", Wait: true},
+		},
+		{
+			"a drain that was taken back while it was waited for", "worker drain gpu-1 --wait", oneWorker{before: item("busy", "d1"), err: back},
+			ExitFailed, "swamp: the drain of worker gpu-1 was taken back\n", &messages.WorkerDrainParams{Name: "gpu-1", Wait: true},
+		},
+		{
+			"a pause of one that drains", "worker pause gpu-1", oneWorker{err: messages.Faultf(messages.CodeConflict, "worker gpu-1 drains: it gets nothing new anyway")},
+			ExitFailed, "swamp: worker gpu-1 drains: it gets nothing new anyway\n", &messages.WorkerPauseParams{Name: "gpu-1"},
+		},
+		{
+			"a pause of a worker that nobody knows", "worker pause gpu-1", oneWorker{err: unknown},
+			ExitFailed, "swamp: no worker gpu-1: the nearest are gpu-2, gpu-3\n", &messages.WorkerPauseParams{Name: "gpu-1"},
+		},
+		{
+			"the end of a drain that is the worker's own", "worker resume gpu-1", oneWorker{err: messages.Faultf(messages.CodeConflict, "worker gpu-1 drains by itself (signal): it cannot be kept")},
+			ExitFailed, "swamp: worker gpu-1 drains by itself (signal): it cannot be kept\n", &messages.WorkerResumeParams{Name: "gpu-1"},
 		},
 		{
 			"a worker that nobody knows", "worker drain gpu-1", oneWorker{err: unknown},
@@ -130,9 +178,9 @@ func TestDrain_OfAWorkerThatLeftWhileTheOrchestratorWasGone(t *testing.T) {
 	s := newScript(t, func(_ context.Context, verb messages.Verb, _ proto.Message, _ func(*messages.RunEvent)) (proto.Message, error) {
 		if verb == messages.VerbWorkerShow {
 			if shows++; shows == 1 {
-				return item("busy", "d1"), nil
+				return detail(item("busy", "d1")), nil
 			}
-			return item("disconnected"), nil
+			return detail(item("disconnected")), nil
 		}
 		if drains++; drains == 1 {
 			return nil, errors.New("it dies")

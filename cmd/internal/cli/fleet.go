@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/swampd/swampd/messages"
 )
@@ -44,67 +45,61 @@ func (a *app) workerListCommand() *cobra.Command {
 		}
 		t := table{columns: []string{"NAME", "STATUS", "SLOTS", "LABELS", "PLATFORM", "VERSION", "LAST SEEN"}, paint: paintStatus(1)}
 		for _, w := range fleet.GetItems() {
-			t.add(w.GetName(), w.GetStatus(), slots(w), orDash(labels(w.GetLabels())), platform(w), orDash(w.GetVersion()), lastSeen(a.host, w))
+			t.add(w.GetName(), w.GetStatus(), slots(w), orDash(labels(w.GetLabels())),
+				platform(w.GetPlatform(), w.GetArch()), orDash(w.GetVersion()), lastSeen(a.host, w.GetConnected(), w.GetLastSeenAt()))
 		}
-		return t.write(a.host.Stdout, a.host.color())
+		if err := t.write(a.host.Stdout, a.host.color()); err != nil {
+			return err
+		}
+		if hint := fleetHint(fleet.GetItems()); hint != "" {
+			fmt.Fprintln(a.host.Stderr, hint)
+		}
+		return nil
 	})
 }
 
+// fleetHint tells what is meant by a status that is not plain, and what can be done.
+func fleetHint(items []*messages.WorkerItem) string {
+	n := map[string]int{}
+	for _, w := range items {
+		n[w.GetStatus()]++
+	}
+	var hints []string
+	if k := n[string(messages.WorkerDraining)]; k > 0 {
+		hints = append(hints, fmt.Sprintf("%d draining: gets nothing new and leaves when its steps have ended; swamp worker show NAME says why", k))
+	}
+	if k := n[string(messages.WorkerPaused)]; k > 0 {
+		hints = append(hints, fmt.Sprintf("%d paused: gets nothing new; swamp worker resume NAME ends that", k))
+	}
+	if k := n[string(messages.WorkerUnhealthy)]; k > 0 {
+		hints = append(hints, fmt.Sprintf("%d unhealthy: could not start steps, and is tried again by and by; swamp worker show NAME says why", k))
+	}
+	return strings.Join(hints, "\n")
+}
+
 // slots is how many of a worker's slots are taken.
-func slots(w *messages.WorkerItem) string {
+func slots(w interface {
+	GetActiveDispatchIds() []string
+	GetCapacity() int32
+},
+) string {
 	return fmt.Sprintf("%d/%d", len(w.GetActiveDispatchIds()), w.GetCapacity())
 }
 
 func labels(m map[string]string) string { return messages.LabelsOf(m).String() }
 
-func platform(w *messages.WorkerItem) string {
-	if w.GetArch() == "" {
-		return orDash(w.GetPlatform())
+func platform(os, arch string) string {
+	if arch == "" {
+		return orDash(os)
 	}
-	return w.GetPlatform() + "/" + w.GetArch()
+	return os + "/" + arch
 }
 
-func lastSeen(h *Host, w *messages.WorkerItem) string {
-	if w.GetConnected() {
+func lastSeen(h *Host, connected bool, at *timestamppb.Timestamp) string {
+	if connected {
 		return "now"
 	}
-	return ago(h.Now(), w.GetLastSeenAt())
-}
-
-func (a *app) workerShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show one worker",
-		Example: "  swamp worker show gpu-1",
-		Args:    wants("NAME"),
-	}
-	a.addFormat(cmd.Flags())
-	a.addClient(cmd.Flags())
-	return a.command(cmd, func(cmd *cobra.Command, args []string, from settings) error {
-		w, err := answer[*messages.WorkerItem](a.ask(cmd.Context(), from, messages.VerbWorkerShow, &messages.WorkerShowParams{Name: args[0]}, true))
-		if err != nil {
-			return err
-		}
-		if a.json() {
-			return printShape(a.host.Stdout, w)
-		}
-		return writeFacts(a.host.Stdout, [][2]string{
-			{"name", w.GetName()},
-			{"status", w.GetStatus()},
-			{"reason", w.GetReason()},
-			{"intent", w.GetIntent()},
-			{"health", w.GetHealth()},
-			{"slots", slots(w)},
-			{"labels", labels(w.GetLabels())},
-			{"platform", platform(w)},
-			{"dispatches", strings.Join(w.GetActiveDispatchIds(), " ")},
-			{"enrolled", clock(a.host.Now(), w.GetEnrolledAt())},
-			{"last seen", lastSeen(a.host, w)},
-			{"instance", w.GetInstanceUuid()},
-			{"machine", w.GetMachineId()},
-			{"version", w.GetVersion()},
-		})
-	})
+	return ago(h.Now(), at)
 }
 
 func (a *app) workerQueueCommand() *cobra.Command {

@@ -24,9 +24,32 @@ func shown() map[messages.Verb]proto.Message {
 	gone := &messages.WorkerItem{
 		Name: "spot-1a2b3c4d", Status: "disconnected", Intent: "none", Health: "ok", Capacity: 1, LastSeenAt: messages.Time(at(-3 * time.Hour)),
 	}
+	leaving := &messages.WorkerItem{
+		Name: "gpu-2", Status: "draining", Connected: true, Intent: "draining", Health: "ok", Reason: proto.String("signal"), Capacity: 1,
+		ActiveDispatchIds: []string{"d3"}, LastSeenAt: messages.Time(at(0)),
+	}
+	detail := &messages.WorkerDetail{
+		Name: "gpu-1", Status: "draining", Connected: true, Intent: "draining", Health: "ok", Reason: proto.String("signal"),
+		Labels: map[string]string{"gpu": "true", "zone": "b"}, Platform: proto.String("linux"), Arch: proto.String("amd64"),
+		InstanceUuid: proto.String("6f1c0e0a-0000-4000-8000-000000000001"), MachineId: proto.String("9b1d"), Capacity: 4,
+		ActiveDispatchIds: []string{"d1", "d2"}, EnrolledAt: messages.Time(at(-time.Hour)), LastSeenAt: messages.Time(at(-time.Second)),
+		Version: proto.String("v0.1.0"), IntentSince: messages.Time(at(-3 * time.Minute)), Note: proto.String("new driver"),
+		Until: messages.Time(at(2 * time.Hour)), RemainingMs: proto.Float64(7_200_000),
+		Running: []*messages.DispatchItem{
+			{DispatchId: "r1.0.1", RunId: "r1", JobName: "fit", StepName: "a", Attempt: 1, Status: "running", StartedAt: messages.Time(at(-10 * time.Minute))},
+			{DispatchId: "r1.1.2", RunId: "r1", JobName: "fit", StepName: "b", Attempt: 2, Status: "running", StartedAt: messages.Time(at(-4 * time.Minute))},
+		},
+		Recent: []*messages.DispatchItem{
+			{
+				DispatchId: "r1.1.1", RunId: "r1", JobName: "fit", StepName: "b", Attempt: 1, Status: "failed", Error: proto.String("exit status 7"),
+				Code: proto.String("exit_nonzero"), StartedAt: messages.Time(at(-20 * time.Minute)), EndedAt: messages.Time(at(-5 * time.Minute)),
+			},
+			{DispatchId: "r0.0.1", RunId: "r0", JobName: "odd\x1b[2J", StepName: "x", Attempt: 1, Status: "succeeded", StartedAt: messages.Time(at(-30 * time.Minute)), EndedAt: messages.Time(at(-29 * time.Minute))},
+		},
+	}
 	return map[messages.Verb]proto.Message{
-		messages.VerbWorkerList:   &messages.WorkerListResult{Items: []*messages.WorkerItem{busy, gone}, Count: 2},
-		messages.VerbWorkerShow:   busy,
+		messages.VerbWorkerList:   &messages.WorkerListResult{Items: []*messages.WorkerItem{busy, leaving, gone}, Count: 3},
+		messages.VerbWorkerShow:   detail,
 		messages.VerbWorkerDrain:  busy,
 		messages.VerbWorkerPause:  busy,
 		messages.VerbWorkerResume: busy,
@@ -125,6 +148,54 @@ func TestLists_NothingIsADocumentTooAndTellsWhatToDo(t *testing.T) {
 			s.use(h)
 			if code := h.run(t, Swamp); code != ExitOK || !strings.HasPrefix(h.out.String(), `{"items":[],"count":0`) || h.err.String() != "" {
 				t.Errorf("exit %d, printed %q and %q", code, h.out.String(), h.err.String())
+			}
+		})
+	}
+}
+
+func TestWorkerList_TellsWhatAStatusMeans(t *testing.T) {
+	t.Parallel()
+	item := func(status string) *messages.WorkerItem {
+		return &messages.WorkerItem{Name: "w", Status: status, Connected: true, Capacity: 1}
+	}
+	tests := []struct {
+		name  string
+		items []*messages.WorkerItem
+		want  []string
+	}{
+		{"nothing out of the ordinary", []*messages.WorkerItem{item("idle"), item("busy")}, nil},
+		{"two that drain", []*messages.WorkerItem{item("draining"), item("idle"), item("draining")}, []string{"2 draining: ", "swamp worker show NAME"}},
+		{"one that is paused", []*messages.WorkerItem{item("paused")}, []string{"1 paused: ", "swamp worker resume NAME"}},
+		{"one that is unhealthy", []*messages.WorkerItem{item("unhealthy")}, []string{"1 unhealthy: "}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScript(t, always(&messages.WorkerListResult{Items: tt.items, Count: int32(len(tt.items))}, nil))
+			h := newTestHost(t, "worker", "list")
+			s.use(h)
+			h.Terminal = func() (int, int, bool) { return 80, 24, true }
+			h.env["TERM"] = "xterm"
+			if code := h.run(t, Swamp); code != ExitOK {
+				t.Fatalf("exit %d: %s", code, h.err.String())
+			}
+			if len(tt.want) == 0 && h.err.String() != "" {
+				t.Errorf("it says %q", h.err.String())
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(h.err.String(), want) {
+					t.Errorf("it says %q, without %q", h.err.String(), want)
+				}
+			}
+			for _, w := range tt.items {
+				if w.GetStatus() != "idle" && w.GetStatus() != "busy" && !strings.Contains(h.out.String(), statusColor(w.GetStatus())+w.GetStatus()+sgrReset) {
+					t.Errorf("%s has no colour: %q", w.GetStatus(), h.out.String())
+				}
+			}
+			h = newTestHost(t, "worker", "list", "--output", "json")
+			s.use(h)
+			if h.run(t, Swamp); h.err.String() != "" {
+				t.Errorf("scripts get %q besides", h.err.String())
 			}
 		})
 	}

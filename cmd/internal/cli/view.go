@@ -148,6 +148,7 @@ func (s *stepView) apply(e *messages.RunEvent, at time.Time) {
 		s.end(messages.StepSkipped, at)
 	case messages.EventStepCancelled:
 		s.end(messages.StepCancelled, at)
+		s.err, s.code = e.GetError(), e.GetCode()
 	}
 }
 

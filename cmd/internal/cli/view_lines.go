@@ -109,7 +109,7 @@ func (v *runView) eventLine(e *messages.RunEvent) string {
 	case messages.EventStepSkipped:
 		return name + ": skipped"
 	case messages.EventStepCancelled:
-		return name + ": cancelled"
+		return name + ": cancelled" + colon(step.err)
 	default:
 		return ""
 	}
