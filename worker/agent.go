@@ -33,6 +33,9 @@ type Config struct {
 	// CacheDir holds the machine id and what belongs to running steps. Empty is [DefaultCacheDir], if it is needed: it is
 	// not with both MachineID and Executor.
 	CacheDir string
+	// SpoolBytes bounds what the output of one step may take in CacheDir while the orchestrator does not take it; beyond it
+	// the step's pipe blocks. 0 is 256 MiB. Without CacheDir the pipe blocks at once.
+	SpoolBytes int64
 	// MaxDispatches makes the worker admit that many dispatches, and drain when they have ended; 0 is no limit. One that it
 	// refused, or could not start, does not count.
 	MaxDispatches int
@@ -70,6 +73,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.DrainMode == "" {
 		c.DrainMode = DrainHandback
 	}
+	if c.SpoolBytes == 0 {
+		c.SpoolBytes = spoolLimit
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -86,6 +92,9 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) validate() error {
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
+	}
+	if c.SpoolBytes < 0 {
+		return fmt.Errorf("spool bytes %d: it is negative", c.SpoolBytes)
 	}
 	if err := c.validateLife(); err != nil {
 		return err
@@ -136,15 +145,17 @@ type Agent struct {
 	events   sync.Mutex // so that OnEvent is never called concurrently
 
 	performing sync.WaitGroup
-	toSend     chan struct{}      // for the writer: there is something to send
-	changed    chan struct{}      // for serve and abandon: look again
-	leaving    context.Context    //nolint:containedctx // it ends when there is no reason to connect any more; it is Run's
-	leave      context.CancelFunc // ends leaving
-	gone       context.Context    //nolint:containedctx // it ends when the worker leaves whatever is owed; it is Run's
-	goNow      context.CancelFunc // ends gone
-	flushing   *time.Timer        // runs flush
-	repeating  *time.Timer        // runs repeat
-	ageing     *time.Timer        // runs age
+	clock      func() time.Duration // FenceClock
+	toSend     chan struct{}        // for the writer: there is something to send
+	changed    chan struct{}        // for serve and abandon: look again
+	leaving    context.Context      //nolint:containedctx // it ends when there is no reason to connect any more; it is Run's
+	leave      context.CancelFunc   // ends leaving
+	gone       context.Context      //nolint:containedctx // it ends when the worker leaves whatever is owed; it is Run's
+	goNow      context.CancelFunc   // ends gone
+	flushing   *time.Timer          // runs flush
+	repeating  *time.Timer          // runs repeat
+	ageing     *time.Timer          // runs age
+	fencing    *time.Timer          // runs fenceOff
 
 	mu          sync.Mutex
 	begun       bool
@@ -152,6 +163,10 @@ type Agent struct {
 	life        lifecycle
 	out         outbox
 	dispatches  map[string]*dispatch // those whose step runs
+	pipes       map[string]*pipe     // those of the flows
+	spools      int                  // how many there were
+	spoolFailed bool                 // the disk took no output the last time
+	fencingAt   time.Duration        // when fenceOff is due, on clock; 0: not at all
 	session     *session             // nil while not enrolled
 	lastSession string               // as the orchestrator called it
 	abandoning  bool                 // waitForSteps reads changed
@@ -187,7 +202,7 @@ func New(cfg Config) (*Agent, error) {
 			capacity: cfg.Concurrency, limit: cfg.MaxDispatches, idleFor: cfg.IdleTimeout, uptime: cfg.MaxUptime,
 			bound: cfg.DrainTimeout, mode: cfg.DrainMode,
 		}),
-		out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{},
+		out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{}, pipes: map[string]*pipe{}, clock: FenceClock,
 	}, nil
 }
 
@@ -202,8 +217,10 @@ func (a *Agent) Run(ctx context.Context) (StopReason, error) {
 	defer a.flushing.Stop()
 	defer a.repeating.Stop()
 	defer a.ageing.Stop()
+	defer a.fencing.Stop()
 	defer context.AfterFunc(ctx, a.Kill)()
 	reason, err := a.run()
+	a.forgetAll()
 	if !errors.Is(err, errStepsLeft) {
 		a.performing.Wait()
 	}
@@ -214,6 +231,16 @@ func (a *Agent) Run(ctx context.Context) (StopReason, error) {
 	}
 	a.emit(stopped)
 	return reason, err
+}
+
+// forgetAll drops what nobody will be told any more, so that nothing waits for it.
+func (a *Agent) forgetAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id := range a.out.flows {
+		a.out.drop(id)
+	}
+	a.wake()
 }
 
 // begin makes what lives as long as Run.
@@ -230,6 +257,7 @@ func (a *Agent) begin() error {
 	a.flushing = time.AfterFunc(time.Hour, a.flush)
 	a.repeating = time.AfterFunc(time.Hour, a.repeat)
 	a.ageing = time.AfterFunc(time.Hour, a.age)
+	a.fencing = time.AfterFunc(time.Hour, a.fenceOff)
 	a.life.born = time.Now()
 	a.advance()
 	return nil

@@ -43,6 +43,9 @@ func (a *Agent) run() (StopReason, error) {
 			}
 			return StopError, err
 		}
+		if err := sweepSpools(a.cfg.CacheDir); err != nil { // no reason not to work, and the next process tries again
+			a.cfg.Logger.Warn("what an earlier process left cannot be removed", messages.KeyErr, err)
+		}
 	}
 	var wait backoff
 	for try := 1; ; try++ {
@@ -55,27 +58,43 @@ func (a *Agent) run() (StopReason, error) {
 			wait.connected(enrolled)
 			try = 0
 		}
-		if end.stop != "" {
-			if end.err == nil {
-				end.err = a.lastWords(end.stop)
-			}
-			return end.stop, end.err
+		if end.stop != "" || a.cfg.NoReconnect {
+			return a.finalConnection(end, enrolled > 0)
 		}
 		if reason, may := a.mayGo(); may {
 			return reason, a.lastWords(reason)
 		}
-		if a.cfg.NoReconnect {
-			return a.lastConnection(end, enrolled > 0)
-		}
 		pause := wait.next(rand.Float64())
+		if left, ok := a.timeLeft(); ok {
+			pause = hurried(pause, left)
+		}
 		a.emit(Event{Kind: EventRetrying, DelayMs: messages.Milliseconds(pause), Error: a.secrets.clean(end.err.Error())})
 		a.pause(pause)
 	}
 }
 
-// lastConnection is how a worker ends that does not connect again. Losing its connection is an orderly end, unless a
-// step was lost with it.
-func (a *Agent) lastConnection(end ending, enrolled bool) (StopReason, error) {
+// finalConnection is how a worker ends that does not connect again. Steps that still run end with it.
+func (a *Agent) finalConnection(end ending, enrolled bool) (StopReason, error) {
+	reason, err := end.stop, end.err
+	if reason == "" {
+		reason, err = a.onlyConnection(end, enrolled)
+	}
+	if err == nil {
+		err = a.lastWords(reason)
+	}
+	why := "its one connection is over"
+	if end.err != nil {
+		why = end.err.Error()
+	}
+	if left := a.abandon(why); left != nil {
+		err = left
+	}
+	return reason, err
+}
+
+// onlyConnection is how a worker ends that connects only once. Losing its connection is an orderly end, unless a step is
+// lost with it.
+func (a *Agent) onlyConnection(end ending, enrolled bool) (StopReason, error) {
 	switch {
 	case !enrolled:
 		return StopError, fmt.Errorf("%w: %w", ErrUnreachable, end.err)
@@ -97,6 +116,8 @@ func (a *Agent) lastWords(reason StopReason) error {
 		a.cfg.Logger.Warn("the orchestrator has not acknowledged all results", messages.KeyCount, n)
 	}
 	switch {
+	case a.life.gone && a.life.running > 0:
+		return errStepsLeft
 	case reason != StopForced || a.life.stage != expired:
 		return nil
 	case a.life.cut > 0:
@@ -120,13 +141,17 @@ func (a *Agent) pause(d time.Duration) {
 type ending struct {
 	stop StopReason // empty: connect again
 	err  error
-	lost int // dispatches that were killed or forgotten because of it
+	lost int // dispatches that were in flight
 }
 
 // connection makes one connection and works on it until it has ended. It returns for how long the worker was enrolled;
 // 0 means that it was not.
 func (a *Agent) connection() (_ ending, enrolled time.Duration) {
-	ctx, cancel := context.WithTimeout(a.leaving, dialTimeout)
+	limit := dialTimeout
+	if left, ok := a.timeLeft(); ok {
+		limit = tryFor(limit, left)
+	}
+	ctx, cancel := context.WithTimeout(a.leaving, limit)
 	link, err := a.cfg.Dial(ctx)
 	cancel()
 	if err != nil {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -178,6 +179,8 @@ func startAgent(t *testing.T, exec execFunc, change ...func(*Config)) *orchestra
 	if err != nil {
 		t.Fatal(err)
 	}
+	start := time.Now()
+	a.clock = func() time.Duration { return time.Hour + time.Since(start) } // in a bubble it is as virtual as the rest
 	o.agent = a
 	return o
 }
@@ -255,10 +258,28 @@ func (o *orchestrator) enrolled() *conn {
 	return c
 }
 
+// admit admits the worker, and says of everything that it has in flight that it goes on.
 func (c *conn) admit() {
+	var verdicts []*messages.InFlightVerdict
+	for _, f := range c.enroll.GetInFlight() {
+		verdicts = append(verdicts, &messages.InFlightVerdict{DispatchId: f.GetDispatchId(), Generation: f.GetGeneration(), Action: verdictResume})
+	}
+	c.admitWith(verdicts...)
+}
+
+func (c *conn) admitWith(verdicts ...*messages.InFlightVerdict) {
 	c.send(responseTo(c.id, messages.VerbWorkerEnroll, &messages.EnrollResult{
-		Worker: "gpu-1", PingMs: 15_000, GraceMs: 60_000, KillMarginMs: 2600, KillGraceMs: 10_000,
+		Worker: "gpu-1", PingMs: 15_000, GraceMs: 60_000, KillMarginMs: 2600, KillGraceMs: 10_000, InFlight: verdicts,
 	}))
+}
+
+// inFlight is what the worker names, in words.
+func (c *conn) inFlight() []string {
+	var list []string
+	for _, f := range c.enroll.GetInFlight() {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%s/%d %s %d %s", f.GetDispatchId(), f.GetGeneration(), f.GetState(), f.GetOutputOffset(), f.GetResult().GetStatus())))
+	}
+	return list
 }
 
 func (c *conn) send(f *messages.Frame) {
@@ -327,7 +348,12 @@ func (c *conn) dispatch(id string, seq uint32, change ...func(*messages.Dispatch
 
 func (c *conn) ack(id string, offset uint32, done bool) {
 	c.t.Helper()
-	c.send(&messages.Frame{Id: frameID(id, 1), Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: offset, Done: done}}})
+	c.ackOf(frameID(id, 1), offset, done)
+}
+
+func (c *conn) ackOf(frame string, offset uint32, done bool) {
+	c.t.Helper()
+	c.send(&messages.Frame{Id: frame, Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: offset, Done: done}}})
 }
 
 func (c *conn) cancel(id string, force bool) {

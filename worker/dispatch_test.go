@@ -30,7 +30,7 @@ func TestAgent_GoldenPath(t *testing.T) {
 				Model: ShellModel, Method: ShellMethod, Args: map[string]string{"run": "echo"}, Env: []string{"A=1", "A=2"},
 				Timeout: 1500 * time.Millisecond, KillGrace: 3 * time.Second,
 			}
-			task.Kill = nil
+			task.Kill, task.Fence = nil, nil
 			if d := cmp.Diff(want, task); d != "" {
 				t.Error(d)
 			}
@@ -103,8 +103,8 @@ func TestAgent_DecidesOnDispatches(t *testing.T) {
 		c.expect("d1/1 accepted")
 		c.dispatch("d2", 6)
 		c.expect("d2/1 error worker_busy")
-		c.dispatch("d1", 5, func(p *messages.DispatchParams) { p.Generation = 2 })
-		c.expect("d1/2 error ended")
+		c.dispatch("d5", 6, func(p *messages.DispatchParams) { p.Generation = 2 }) // it is none that this worker has
+		c.expect("d5/2 error ended")
 		c.cancel("d1", false)
 		c.expect("d1/1 cancelled cancelled")
 		c.ack("d1", 0, true)

@@ -49,6 +49,9 @@ const (
 	ShellMethod = "run"
 )
 
+// outOfReach is how a step ended that its fence has killed.
+const outOfReach = "killed because the worker was out of reach for too long"
+
 // DefaultKillGrace is the time from TERM to KILL of a task that names none.
 const DefaultKillGrace = 10 * time.Second
 
@@ -70,6 +73,11 @@ type Task struct {
 	// Kill, if not nil, is closed to end the grace of a stop that is under way: it has the effect of ErrKilled, also
 	// after the context was cancelled with ErrCancelled.
 	Kill <-chan struct{}
+	// Fence, if not nil, is the dead-man clock of the run: it returns the present reading and a channel that is closed
+	// when there is another. Whoever runs the task in a process of its own ends it there when the clock says so, also if
+	// this process is stopped: TERM at Fence.TermAt, KILL at Fence.KillAt. For what runs in this process, the context is
+	// cancelled and Kill is closed by it.
+	Fence func() (f Fence, moved <-chan struct{})
 }
 
 // Stream is one of a step's two output streams.
@@ -164,10 +172,7 @@ func (c ExecutorConfig) validate() error {
 
 // StepExecutor is the Executor of real workers: shell steps run under a keeper each, Go models in this process. It may
 // run any number of tasks at once.
-type StepExecutor struct {
-	cfg   ExecutorConfig
-	fence *fenceBoard
-}
+type StepExecutor struct{ cfg ExecutorConfig }
 
 var _ Executor = (*StepExecutor)(nil)
 
@@ -184,13 +189,8 @@ func NewExecutor(cfg ExecutorConfig) (*StepExecutor, error) {
 	if cfg.CacheDir, err = filepath.Abs(cfg.CacheDir); err != nil {
 		return nil, fmt.Errorf("executor: cache directory: %w", err)
 	}
-	return &StepExecutor{cfg: cfg, fence: newFenceBoard()}, nil
+	return &StepExecutor{cfg: cfg}, nil
 }
-
-// Keep arms or moves the dead-man clock of every step that runs under a keeper, now and later: unless Keep is called
-// again before, each keeper sends TERM at f.TermAt and KILL at f.KillAt, even if this process is stopped or hangs. The
-// zero Fence disarms. Keep does not block.
-func (e *StepExecutor) Keep(f Fence) { e.fence.set(f) }
 
 // Run implements Executor.
 func (e *StepExecutor) Run(ctx context.Context, t Task, started func(), out Output) Outcome {

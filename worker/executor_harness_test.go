@@ -63,6 +63,7 @@ type testExecutor struct {
 	*StepExecutor
 	cacheDir string
 	log      *syncBuffer
+	fence    *fenceBoard // of every task that has none
 }
 
 func newTestExecutor(t testing.TB, change ...func(*ExecutorConfig)) *testExecutor {
@@ -79,7 +80,7 @@ func newTestExecutor(t testing.TB, change ...func(*ExecutorConfig)) *testExecuto
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testExecutor{StepExecutor: e, cacheDir: cfg.CacheDir, log: log}
+	return &testExecutor{StepExecutor: e, cacheDir: cfg.CacheDir, log: log, fence: newFenceBoard()}
 }
 
 // shellTask is a task with ids that nothing else on the machine has.
@@ -115,6 +116,9 @@ func (e *testExecutor) start(t testing.TB, task Task) *running {
 
 func (e *testExecutor) startWith(t testing.TB, task Task, out Output) *running {
 	t.Helper()
+	if task.Fence == nil {
+		task.Fence = e.fence.get
+	}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r := &running{
 		task:    task,

@@ -86,7 +86,7 @@ func (e *StepExecutor) keep(
 	done, steered := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(steered)
-		k.steer(ctx, t.Kill, spec, e.fence, done)
+		k.steer(ctx, t, spec, done)
 	}()
 	rep = k.read(func() {
 		startedAt = time.Now()
@@ -143,7 +143,7 @@ func (e *StepExecutor) outcome(t Task, rep keeperReport) Outcome {
 	case stopKilled:
 		o.Status, o.Code, o.Error = OutcomeCancelled, CodeCancelled, ErrKilled.Error()
 	case stopFenced, stopWorkerGone:
-		o.Status, o.Code, o.Error = OutcomeFailed, CodeWorkerLost, "killed because the worker was out of reach for too long"
+		o.Status, o.Code, o.Error = OutcomeFailed, CodeWorkerLost, outOfReach
 	case stopNone:
 		switch {
 		case r.exit.signal != "":

@@ -41,13 +41,14 @@ func playWorker() int {
 		// As nohup does, and a shell that starts something in the background.
 		signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGTERM)
 	}
+	fence := newFenceBoard()
 	if left, err := time.ParseDuration(os.Getenv(fenceVariable)); err == nil {
 		now := FenceClock()
-		e.Keep(Fence{TermAt: now + left, KillAt: now + left + grace})
+		fence.set(Fence{TermAt: now + left, KillAt: now + left + grace})
 	}
 	task := shellTask(os.Getenv(scriptVariable))
 	task.DispatchID = os.Getenv(dispatchPlayed)
-	task.KillGrace = grace
+	task.KillGrace, task.Fence = grace, fence.get
 	o := e.Run(context.Background(), task, func() {}, stdoutOutput{})
 	fmt.Println("outcome " + strconv.Quote(o.Status+" "+o.Error))
 	return 0

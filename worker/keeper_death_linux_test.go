@@ -133,15 +133,15 @@ func TestKeeper_AFenceThatMovesOnKillsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	task, mark := markedTask("echo up; cat " + gate + "; echo end; sleep 4000")
-	e.Keep(Fence{TermAt: FenceClock() + time.Hour, KillAt: FenceClock() + 2*time.Hour})
+	e.fence.set(Fence{TermAt: FenceClock() + time.Hour, KillAt: FenceClock() + 2*time.Hour})
 	r := e.start(t, task)
 	r.out.waitFor(t, "up")
-	e.Keep(Fence{})
+	e.fence.set(Fence{})
 	if err := os.WriteFile(gate, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	r.out.waitFor(t, "end")
-	e.Keep(Fence{TermAt: FenceClock(), KillAt: FenceClock()})
+	e.fence.set(Fence{TermAt: FenceClock(), KillAt: FenceClock()})
 	if got := r.end(t); got.Code != CodeWorkerLost || got.Signal != "KILL" {
 		t.Errorf("outcome %+v", got)
 	}

@@ -45,11 +45,16 @@ func launchKeeper(command []string, dispatch string, lock *os.File) (*keeperHand
 	return k, nil
 }
 
-// steer sends the spec, and then what ctx, kill and the fence ask for, until done is closed or the keeper is gone.
-// Closing k.control ends a write that hangs.
-func (k *keeperHandle) steer(ctx context.Context, kill <-chan struct{}, spec keeperSpec, fences *fenceBoard, done <-chan struct{}) {
-	fence, moved := fences.get()
+// steer sends the spec, and then what ctx and the task's Kill and Fence ask for, until done is closed or the keeper is
+// gone. Closing k.control ends a write that hangs.
+func (k *keeperHandle) steer(ctx context.Context, t Task, spec keeperSpec, done <-chan struct{}) {
+	fences := t.Fence
+	if fences == nil {
+		fences = newFenceBoard().get
+	}
+	fence, moved := fences()
 	spec.fence = fence
+	kill := t.Kill
 	if writeFrame(k.control, frameSpec, spec.encode()) != nil {
 		return
 	}
@@ -70,7 +75,7 @@ func (k *keeperHandle) steer(ctx context.Context, kill <-chan struct{}, spec kee
 			kill = nil
 			err = writeFrame(k.control, frameKill, nil)
 		case <-moved:
-			fence, moved = fences.get()
+			fence, moved = fences()
 			err = writeFrame(k.control, frameFence, fence.encode())
 		}
 		if err != nil {
@@ -159,28 +164,4 @@ func (b *headBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return string(b.text)
-}
-
-// fenceBoard shows the current fence to every run.
-type fenceBoard struct {
-	mu    sync.Mutex
-	fence Fence
-	moved chan struct{} // closed when fence is replaced
-}
-
-func newFenceBoard() *fenceBoard { return &fenceBoard{moved: make(chan struct{})} }
-
-func (b *fenceBoard) set(f Fence) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fence = f
-	close(b.moved)
-	b.moved = make(chan struct{})
-}
-
-// get returns the fence and a channel that is closed when it is replaced.
-func (b *fenceBoard) get() (Fence, <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.fence, b.moved
 }

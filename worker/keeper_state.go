@@ -2,8 +2,8 @@ package worker
 
 import "time"
 
-// A Fence is the dead-man clock of the steps under keepers: two readings of FenceClock. A worker whose orchestrator is
-// out of reach moves it no further, and its steps end in time even if the worker itself is stopped.
+// A Fence is the dead-man clock of a step: two readings of FenceClock. A worker whose orchestrator is out of reach moves
+// it no further, and its steps end in time; those under a keeper even if the worker itself is stopped.
 type Fence struct {
 	// TermAt is when a running step gets TERM.
 	TermAt time.Duration

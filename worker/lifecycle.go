@@ -120,7 +120,9 @@ func (a *Agent) expire() {
 		return
 	}
 	for _, d := range a.dispatches {
-		d.drained = a.cfg.DrainMode
+		if !d.fenced {
+			d.drained = a.cfg.DrainMode
+		}
 		a.life.dying = max(a.life.dying, cmp.Or(d.killGrace, DefaultKillGrace))
 		d.stop(false)
 	}

@@ -17,9 +17,12 @@ const (
 	admitted          admission = "admitted"           // it takes a slot and runs
 	admittedCancelled admission = "admitted_cancelled" // its cancel came first: it ends without having run
 	repeated          admission = "repeated"           // it is known; what was said is said again
+	adopted           admission = "adopted"            // it is known, and goes on under a higher generation
+	adoptedCancelled  admission = "adopted_cancelled"  // the same, and the cancel came first
+	ignored           admission = "ignored"            // an older generation of one that is known
 	refusedBusy       admission = "refused_busy"
 	refusedDraining   admission = "refused_draining"
-	refusedEnded      admission = "refused_ended" // older than what this instance saw, and forgotten
+	refusedEnded      admission = "refused_ended" // older than what this instance saw, or begun elsewhere, and not known here
 )
 
 // code is what a refusal says on the wire.
@@ -40,7 +43,7 @@ type passing string
 const (
 	stepEnded   passing = "ended"   // it ran, however well
 	stepRefused passing = "refused" // this worker could not start it
-	stepLost    passing = "lost"    // it died with its connection
+	stepLost    passing = "lost"    // it was killed as the worker was out of reach for too long, or is stopped
 )
 
 // admittedAs is a dispatch that was taken and that the orchestrator has not said to forget.
@@ -54,6 +57,9 @@ type admittedAs struct {
 // admission until its step is gone, and known until its result is acknowledged:
 //
 //	offer ─> running ─> (stepGone) ended ─> (forget) unknown again, and never taken a second time
+//
+// A known dispatch is under one generation, which only rises: the orchestrator that has restarted goes on with what the
+// worker still has under a new one.
 //
 // It knows no clock and is not safe for concurrent use: Agent.mu guards it, so that slots, draining and the order of
 // dispatches are decided together. In particular a dispatch and a timer that fires beside it are decided one after the
@@ -76,29 +82,27 @@ func newLifecycle(p plan) lifecycle {
 	return lifecycle{plan: p, leaving: leaving{stage: working}, known: map[string]admittedAs{}, early: map[string]struct{}{}}
 }
 
-// offer decides on a dispatch. A refusal comes before the test for age, as a repeated refusal says more than "ended".
+// offer decides on a dispatch. A refusal comes before the test for age, as a repeated refusal says more than "ended". A
+// higher generation than the first is of a dispatch that a worker has already: where it is not known, it is over.
 func (l *lifecycle) offer(id string, generation, seq uint32, now time.Time) admission {
-	if k, ok := l.known[id]; ok {
-		if k.generation != generation {
-			return refusedEnded
-		}
-		return repeated
-	}
 	stale := seq <= l.seq
 	l.seq = max(l.seq, seq)
+	if k, ok := l.known[id]; ok {
+		return l.offerAgain(id, k.generation, generation)
+	}
 	switch {
+	case generation > 1:
+		return refusedEnded
 	case l.stage != working:
 		return refusedDraining
-	case l.slotsOffered() == 0:
+	case l.slotsOffered() == 0, len(l.known) >= l.mostKnown():
 		l.turnedAway = true
 		return refusedBusy
 	case stale:
 		return refusedEnded
 	}
 	l.taken++
-	frame := frameID(id, generation)
-	if _, cancelled := l.early[frame]; cancelled {
-		delete(l.early, frame)
+	if l.cancelledEarly(frameID(id, generation)) {
 		l.known[id] = admittedAs{generation: generation}
 		l.ended++
 		l.still = now
@@ -108,6 +112,25 @@ func (l *lifecycle) offer(id string, generation, seq uint32, now time.Time) admi
 	l.running++
 	return admitted
 }
+
+// offerAgain decides on a dispatch that is known.
+func (l *lifecycle) offerAgain(id string, known, offered uint32) admission {
+	switch {
+	case offered < known:
+		return ignored
+	case offered == known:
+		return repeated
+	}
+	l.adopt(id, offered)
+	if l.cancelledEarly(frameID(id, offered)) {
+		return adoptedCancelled
+	}
+	return adopted
+}
+
+// mostKnown bounds the results that wait for their acknowledgement. An orchestrator that gives a slot away before it has
+// acknowledged what ran in it is at most a few frames ahead.
+func (l *lifecycle) mostKnown() int { return 2*l.capacity + 64 }
 
 // stepGone gives the slot of a dispatch back: nothing of its step is left.
 func (l *lifecycle) stepGone(id string, how passing, now time.Time) {
@@ -137,11 +160,18 @@ func (l *lifecycle) forget(id string, now time.Time) bool {
 	return true
 }
 
-// adopt gives a dispatch that has ended the generation under which the orchestrator goes on with it.
+// adopt gives a dispatch the generation under which the orchestrator goes on with it.
 func (l *lifecycle) adopt(id string, generation uint32) {
 	k := l.known[id]
 	k.generation = generation
 	l.known[id] = k
+}
+
+// cancelledEarly tells whether the cancel of a dispatch was there before it, once.
+func (l *lifecycle) cancelledEarly(frame string) bool {
+	_, ok := l.early[frame]
+	delete(l.early, frame)
+	return ok
 }
 
 // cancelEarly remembers a cancel that came before its dispatch.

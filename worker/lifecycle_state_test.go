@@ -25,7 +25,25 @@ func TestLifecycle_Offer(t *testing.T) {
 		{"one that runs is repeated", func(l *lifecycle) { l.offer("d", 1, 1, t0()) }, "d", 1, 1, repeated},
 		{"one that runs is repeated while draining", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.drain("x", "x", t0()) }, "d", 1, 1, repeated},
 		{"one whose result waits is repeated", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.stepGone("d", stepEnded, t0()) }, "d", 1, 1, repeated},
-		{"another generation of one that runs is not taken beside it", func(l *lifecycle) { l.offer("d", 1, 1, t0()) }, "d", 2, 2, refusedEnded},
+		{"a higher generation of one that runs goes on with it", func(l *lifecycle) { l.offer("d", 1, 1, t0()) }, "d", 2, 2, adopted},
+		{"a higher generation of one whose result waits goes on with it", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.stepGone("d", stepEnded, t0()) }, "d", 3, 2, adopted},
+		{"a higher generation is adopted while draining", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.drain("x", "x", t0()) }, "d", 2, 2, adopted},
+		{"an adopted one is repeated", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.offer("d", 2, 2, t0()) }, "d", 2, 2, repeated},
+		{"a lower generation is ignored", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.offer("d", 2, 2, t0()) }, "d", 1, 1, ignored},
+		{"a higher generation of one that is not known is over", func(*lifecycle) {}, "d", 2, 1, refusedEnded},
+		{"a higher generation of one that is not known is over while draining", func(l *lifecycle) { l.drain("x", "x", t0()) }, "d", 2, 1, refusedEnded},
+		{"a cancel that overtakes an adoption counts", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.cancelEarly("d/2") }, "d", 2, 2, adoptedCancelled},
+		{"an adoption's number counts", func(l *lifecycle) {
+			l.offer("a", 1, 1, t0())
+			l.offer("a", 2, 7, t0())
+			l.stepGone("a", stepEnded, t0())
+		}, "d", 1, 6, refusedEnded},
+		{"results that nobody acknowledges hold new work up in the end", func(l *lifecycle) {
+			for i := range l.mostKnown() {
+				l.offer(fmt.Sprint(i), 1, uint32(i+1), t0())
+				l.stepGone(fmt.Sprint(i), stepEnded, t0())
+			}
+		}, "d", 1, 1000, refusedBusy},
 		{"a forgotten one is not taken again", func(l *lifecycle) { l.offer("d", 1, 1, t0()); l.stepGone("d", stepEnded, t0()); l.forget("d", t0()) }, "d", 1, 1, refusedEnded},
 		{"a refused one is not taken later", func(l *lifecycle) {
 			l.offer("a", 1, 1, t0())

@@ -274,7 +274,7 @@ func TestAgent_MaxDispatchesUnderAFullQueue(t *testing.T) {
 				}
 				taken, ends, offered := 0, 0, int32(-1)
 				for f := c.next(time.Hour); f != nil; f = c.next(time.Hour) {
-					id := dispatchOf(f.GetId())
+					id, _ := dispatchOf(f.GetId())
 					switch {
 					case f.GetRequest().GetWorkerStatus() != nil:
 						s := f.GetRequest().GetWorkerStatus()
@@ -446,7 +446,7 @@ func TestAgent_ADrainingWorkerComesBackToReport(t *testing.T) {
 			if task.DispatchID == "d1" {
 				return succeed(ctx, task, started, out)
 			}
-			return untilStopped(ctx, task, started, out)
+			return sleeper(time.Minute)(ctx, task, started, out)
 		}, func(c *Config) { c.Concurrency = 3 }).run()
 		c := o.enrolled()
 		c.dispatch("d1", 1)
@@ -466,15 +466,25 @@ func TestAgent_ADrainingWorkerComesBackToReport(t *testing.T) {
 			c.send(errorFrame(c.id, messages.CodeNotReady, "starting")) // it goes on trying
 		}
 		c = o.enrolled()
-		c.takeLeave(StopSignal)
-		said := []string{describe(c.read()), describe(c.read())}
+		var said []string
+		for len(said) < 6 {
+			f := c.read()
+			said = append(said, describe(f))
+			switch id, _ := dispatchOf(f.GetId()); {
+			case f.GetRequest() != nil:
+				c.send(responseTo(f.GetId(), messages.VerbWorkerStatus, &messages.StatusResult{}))
+			case id == "d1" && f.GetResponse() != nil:
+				c.ack("d1", 0, true)
+			}
+		}
 		slices.Sort(said)
-		if d := cmp.Diff([]string{"d1/1 succeeded", "d2/1 lost worker_lost"}, said); d != "" {
+		want := []string{"d1/1 accepted", "d1/1 started", "d1/1 succeeded", "d2/1 accepted", "d2/1 started", "status draining signal"}
+		if d := cmp.Diff(want, said); d != "" {
 			t.Error(d)
 		}
-		c.ack("d1", 0, true)
 		c.dispatch("d3", 3)
 		c.expect("d3/1 error worker_draining")
+		c.expect("d2/1 succeeded") // its step has outlived the drop
 		before := time.Now()
 		c.ack("d2", 0, true)
 		if err := o.ended(StopSignal); err != nil {
@@ -489,9 +499,9 @@ func TestAgent_ADrainingWorkerComesBackToReport(t *testing.T) {
 				kinds = append(kinds, k)
 			}
 		}
-		want := []string{
-			EventEnrolled, EventDispatchStarted, EventDispatchFinished, EventDispatchStarted, EventDraining, EventDispatchFinished,
-			EventDisconnected, EventEnrolled, EventStopped,
+		want = []string{
+			EventEnrolled, EventDispatchStarted, EventDispatchFinished, EventDispatchStarted, EventDraining, EventDisconnected,
+			EventEnrolled, EventDispatchFinished, EventStopped,
 		}
 		if d := cmp.Diff(want, kinds); d != "" {
 			t.Error(d)
@@ -509,7 +519,7 @@ func TestAgent_ADrainingWorkerThatCannotComeBack(t *testing.T) {
 		after  time.Duration // of the drop; 0: it never gives up
 	}{
 		{"a loss is not reported for longer than the grace", func(*Config) {}, untilStopped, StopSignal, "", time.Minute},
-		{"a loss is not reported beyond the bound", func(c *Config) { c.DrainTimeout = 20 * time.Second }, untilStopped, StopForced, "not acknowledged", 20*time.Second + boundReport},
+		{"a step that the bound ended is not reported for longer", func(c *Config) { c.DrainTimeout = 20 * time.Second }, untilStopped, StopForced, "in time (handback): 1", 20*time.Second + boundReport},
 		{"a result is not reported beyond the bound", func(c *Config) { c.DrainTimeout = 20 * time.Minute }, succeed, StopForced, "not acknowledged", 20*time.Minute + boundReport},
 		{"a result without a bound waits", func(*Config) {}, succeed, "", "", 0},
 		{"one connection is all there is", func(c *Config) { c.NoReconnect = true }, succeed, StopError, "with 1 dispatches in flight", time.Nanosecond},
@@ -592,7 +602,8 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 			c.cancel("d1", true)
 			c.cancel("d2", true)
 			for range 2 {
-				c.ack(dispatchOf(c.read().GetId()), 0, true)
+				id, _ := dispatchOf(c.read().GetId())
+				c.ack(id, 0, true)
 			}
 			if err := o.ended(StopDrained); err != nil {
 				t.Error(err)

@@ -63,8 +63,9 @@ type session struct {
 
 	worker string // set by enroll
 	terms  terms  // set by enroll
+	fence  Fence  // as the last promise has it
 
-	// Agent.mu guards these.
+	// Agent.mu guards these, and fence.
 	ids       int
 	status    string // the id of the last announcement, or empty
 	told      bool   // it was answered
@@ -99,7 +100,8 @@ func (s *session) end(e ending) {
 	}
 }
 
-// enroll introduces the worker. No step runs then: what did was killed with its connection, and how it ended is told.
+// enroll introduces the worker, and what it has in flight. Since no frame of this connection is taken before the answer,
+// what it names is all that it has then, but for steps that end meanwhile.
 func (s *session) enroll() error {
 	var enrolled atomic.Bool
 	giveUp := func(err error) func() {
@@ -109,14 +111,18 @@ func (s *session) enroll() error {
 			}
 		}
 	}
-	timer := time.AfterFunc(enrollTimeout, giveUp(errNoAnswer))
+	limit := enrollTimeout
+	if left, ok := s.a.timeLeft(); ok {
+		limit = tryFor(limit, left)
+	}
+	timer := time.AfterFunc(limit, giveUp(errNoAnswer))
 	defer timer.Stop()
 	// Somebody who leaves waits for the answer a little, so that the orchestrator does not have to miss the worker.
 	defer context.AfterFunc(s.a.leaving, func() { timer.Reset(leaveTimeout) })()
 	defer context.AfterFunc(s.a.gone, giveUp(errLeaving))()
 
 	id := s.newID()
-	sent := FenceClock()
+	sent := s.a.clock()
 	if err := s.link.Write(s.ctx, requestFrame(id, messages.VerbWorkerEnroll, s.introduction())); err != nil {
 		return fmt.Errorf("enroll: %w", s.cause(err))
 	}
@@ -137,8 +143,7 @@ func (s *session) enroll() error {
 		s.terms.ping = defaultPing
 	}
 	s.terms.ping = max(s.terms.ping, leastPing)
-	s.a.keep(s.terms.fence(sent))
-	s.a.settle(r)
+	s.a.enter(s, r, sent)
 	return nil
 }
 
@@ -189,17 +194,9 @@ func (s *session) cause(err error) error {
 	return err
 }
 
-// serve works on the connection until it has ended and nothing of it is left: its goroutines, and the steps that came
-// over it.
+// serve works on the connection until it has ended and its goroutines have. The steps go on.
 func (s *session) serve() ending {
 	a := s.a
-	a.mu.Lock()
-	a.session = s
-	a.out.newSession()
-	a.life.connected(time.Now())
-	a.advance()
-	a.mu.Unlock()
-
 	var loops sync.WaitGroup
 	loops.Go(s.read)
 	loops.Go(s.write)
@@ -212,19 +209,9 @@ func (s *session) serve() ending {
 	loops.Wait()
 
 	a.mu.Lock()
-	a.session = nil
+	defer a.mu.Unlock()
 	end.lost = len(a.life.known)
-	a.life.disconnected(s.terms.grace, time.Now())
-	a.mu.Unlock()
-	why := "the connection was lost"
-	if end.err != nil {
-		why = end.err.Error()
-	}
-	if err := a.abandon(why); err != nil {
-		reason, _ := a.stopReason()
-		return ending{stop: reason, err: err}
-	}
-	a.performing.Wait()
+	a.part(s)
 	return end
 }
 
@@ -291,16 +278,9 @@ func (s *session) ping() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := s.newID()
-	s.promises.ask(id, FenceClock())
+	s.promises.ask(id, a.clock())
 	a.out.say(requestFrame(id, messages.VerbWorkerPing, &messages.PingParams{}))
 	a.wake()
-}
-
-// keep moves the dead-man clock of the steps, if the executor has one.
-func (a *Agent) keep(f Fence) {
-	if e, ok := a.cfg.Executor.(interface{ Keep(f Fence) }); ok {
-		e.Keep(f)
-	}
 }
 
 // responseTo is an answer without content to a verb.

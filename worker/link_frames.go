@@ -18,12 +18,17 @@ func frameID(dispatch string, generation uint32) string {
 	return dispatch + "/" + strconv.FormatUint(uint64(generation), 10)
 }
 
-// dispatchOf is the dispatch id in the id of a frame.
-func dispatchOf(frame string) string {
-	if i := strings.LastIndexByte(frame, '/'); i >= 0 {
-		return frame[:i]
+// dispatchOf is the dispatch and its generation in the id of a frame; 0 where there is none.
+func dispatchOf(frame string) (id string, generation uint32) {
+	i := strings.LastIndexByte(frame, '/')
+	if i < 0 {
+		return frame, 0
 	}
-	return frame
+	n, err := strconv.ParseUint(frame[i+1:], 10, 32)
+	if err != nil {
+		return frame[:i], 0
+	}
+	return frame[:i], uint32(n)
 }
 
 func eventFrame(id string, e *messages.Event) *messages.Frame {

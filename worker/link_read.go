@@ -96,7 +96,7 @@ func (s *session) onAnswer(id string, well bool) {
 		return
 	}
 	if sent, ok := s.promises.answered(id); ok {
-		a.keep(s.terms.fence(sent))
+		a.promised(s, sent)
 	}
 }
 

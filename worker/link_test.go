@@ -2,153 +2,13 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/swampd/swampd/messages"
 )
-
-func TestAgent_DropKillsTheStepsAndComesBackOnceTheyAreDead(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		o := startAgent(t, func(ctx context.Context, task Task, started func(), out Output) Outcome {
-			started()
-			if task.DispatchID != "d1" {
-				return Outcome{Status: OutcomeSucceeded, Outputs: map[string]string{"k": "v"}}
-			}
-			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), ErrKilled) {
-				t.Errorf("cause %v", context.Cause(ctx))
-			}
-			time.Sleep(3 * time.Second) // it dies slowly
-			if err := out.Write(Stdout, []byte("last")); err != nil {
-				t.Errorf("write after the drop: %v", err)
-			}
-			return Outcome{Status: OutcomeCancelled}
-		}, func(c *Config) { c.Concurrency = 2 }).run()
-		c := o.enrolled()
-		c.dispatch("d1", 1)
-		c.expect("d1/1 accepted")
-		c.expect("d1/1 started")
-		c.dispatch("d2", 9)
-		c.expect("d2/1 accepted")
-		c.expect("d2/1 started")
-		c.expect("d2/1 succeeded") // and never acknowledged
-		first := c.enroll
-		dropped := time.Now()
-		_ = c.Close("", "")
-		c = o.accept()
-		if d := time.Since(dropped); d < 3*time.Second {
-			t.Errorf("it came back after %v, while its step lived", d)
-		}
-		if c.enroll.GetInstanceUuid() != first.GetInstanceUuid() || c.enroll.GetDispatchSeq() != 9 || c.enroll.GetSlotsOffered() != 2 {
-			t.Errorf("second enrollment %v", c.enroll)
-		}
-		var ends []string
-		for _, f := range c.enroll.GetInFlight() {
-			r := f.GetResult()
-			ends = append(ends, fmt.Sprintf("%s/%d %s %d %s %s", f.GetDispatchId(), f.GetGeneration(), f.GetState(), f.GetOutputOffset(), r.GetStatus(), r.GetCode()))
-		}
-		if d := cmp.Diff([]string{"d1/1 ended 4 lost worker_lost", "d2/1 ended 0 succeeded "}, ends); d != "" {
-			t.Error(d)
-		}
-		c.admit()
-		c.expect("d1/1 stdout last")
-		c.expect("d1/1 lost worker_lost")
-		f := c.expect("d2/1 succeeded")
-		if out := f.GetResponse().GetWorkerDispatch().GetOutputs(); len(out) != 1 {
-			t.Errorf("outputs %v", out)
-		}
-		c.ack("d1", 4, true)
-		c.ack("d2", 0, true)
-		c.silent(time.Minute)
-		c.dispatch("d1", 1)
-		c.expect("d1/1 error ended")
-		c.dispatch("d3", 10)
-		c.expect("d3/1 accepted")
-		if e := o.event(EventDispatchFinished); e.Status != "succeeded" {
-			t.Errorf("event %v", e)
-		}
-		want := []string{
-			EventConnecting, EventEnrolled, EventDispatchStarted, EventDispatchStarted, EventDispatchFinished,
-			EventDispatchFinished, EventDisconnected, EventRetrying, EventConnecting, EventEnrolled, EventDispatchStarted,
-			EventDispatchFinished,
-		}
-		synctest.Wait()
-		if d := cmp.Diff(want, o.kinds()); d != "" {
-			t.Error(d)
-		}
-	})
-}
-
-func TestAgent_FollowsTheVerdictsOnWhatWasInFlight(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		o := startAgent(t, func(_ context.Context, _ Task, started func(), out Output) Outcome {
-			started()
-			_ = out.Write(Stdout, []byte("12345"))
-			return Outcome{Status: OutcomeSucceeded}
-		}, func(c *Config) { c.Concurrency = 3 }).run()
-		c := o.enrolled()
-		for i, id := range []string{"d1", "d2", "d3"} {
-			c.dispatch(id, uint32(i+1))
-			c.expect(id + "/1 accepted")
-			c.expect(id + "/1 started")
-			c.expect(id + "/1 stdout 12345")
-			c.expect(id + "/1 succeeded")
-		}
-		_ = c.Close("", "")
-		c = o.accept()
-		c.send(responseTo(c.id, messages.VerbWorkerEnroll, &messages.EnrollResult{
-			Worker: "gpu-1", Session: "17", PingMs: 15_000, GraceMs: 60_000, InFlight: []*messages.InFlightVerdict{
-				{DispatchId: "d1", Generation: 1, Action: "abort"},
-				{DispatchId: "d2", Generation: 2, Action: "resume", OutputOffset: 3},
-				{DispatchId: "d3", Generation: 1, Action: "resume"},
-				{DispatchId: "d4", Generation: 1, Action: "abort"},
-			},
-		}))
-		c.expect("d2/2 stdout 45")
-		c.expect("d2/2 succeeded")
-		c.expect("d3/1 stdout 12345")
-		c.expect("d3/1 succeeded")
-		c.ack("d2", 5, true) // its generation is another one
-		c.ack("d3", 5, true)
-		c.expect("d2/2 stdout 45")
-		c.expect("d2/2 succeeded")
-		c.send(&messages.Frame{Id: "d2/2", Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: 5, Done: true}}})
-		c.silent(time.Minute)
-		_ = c.Close("", "")
-		if c = o.accept(); len(c.enroll.GetInFlight()) != 0 || c.enroll.GetLastSession() != "17" {
-			t.Errorf("third enrollment %v", c.enroll)
-		}
-	})
-}
-
-func TestAgent_WhatDiesWithItsConnectionDoesNotWaitForCredit(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		o := startAgent(t, func(_ context.Context, _ Task, started func(), out Output) Outcome {
-			started()
-			for {
-				if err := out.Write(Stdout, make([]byte, 3*creditLimit)); err != nil {
-					return Outcome{Status: OutcomeCancelled}
-				}
-			}
-		}).run()
-		c := o.enrolled()
-		c.dispatch("d1", 1)
-		synctest.Wait()
-		_ = c.Close("", "")
-		c = o.accept()
-		if f := c.enroll.GetInFlight(); len(f) != 1 || f[0].GetOutputOffset() == 0 || f[0].GetOutputOffset() > creditLimit ||
-			f[0].GetResult().GetFinalOffset() != f[0].GetOutputOffset() {
-			t.Errorf("in flight %v", f)
-		}
-	})
-}
 
 func TestAgent_ASilentOrchestratorIsGoneAfterThreeIntervals(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -186,42 +46,37 @@ func TestAgent_AnyFrameCountsAsLife(t *testing.T) {
 	})
 }
 
-// fenced is an executor with a dead-man clock.
-type fenced struct {
-	execFunc
-	fences chan Fence
-}
-
-func (f fenced) Keep(v Fence) { f.fences <- v }
-
 func TestAgent_MovesTheFenceWithEachPromise(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		e := fenced{succeed, make(chan Fence, 100)}
-		o := startAgent(t, nil, func(c *Config) { c.Executor = e }).run()
+		fence := make(chan func() (Fence, <-chan struct{}), 1)
+		o := startAgent(t, func(ctx context.Context, task Task, started func(), out Output) Outcome {
+			fence <- task.Fence
+			return untilStopped(ctx, task, started, out)
+		}).run()
 		c := o.enrolled()
-		f := <-e.fences // the enrollment itself
-		if f.KillAt-f.TermAt != 10*time.Second || f.KillAt <= FenceClock() {
-			t.Errorf("fence %v at %v", f, FenceClock())
-		}
-		c.silent(31 * time.Second) // two pings
-		if n := len(e.fences); n != 2 {
-			t.Errorf("%d fences after two promises", n)
-		}
-		<-e.fences
-		<-e.fences
-		read := func() *messages.Frame {
-			f, err := c.Read(t.Context())
-			if err != nil {
-				t.Fatal(err)
+		enrolled := o.agent.clock()
+		c.silent(14 * time.Second)
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		now := <-fence
+		want := func(sent time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if f, _ := now(); f.KillAt != sent+57400*time.Millisecond || f.TermAt != f.KillAt-10*time.Second {
+				t.Errorf("fence %v, want one for a promise at %v", f, sent)
 			}
-			return f
 		}
-		ping := read()
+		want(enrolled) // the enrollment itself is the first promise
+		c.silent(2 * time.Second)
+		want(enrolled + 15*time.Second)
+		c.silent(15 * time.Second)
+		want(enrolled + 30*time.Second)
+		ping, err := c.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		c.send(errorFrame(ping.GetId(), messages.CodeUnavailable, "no promise"))
-		synctest.Wait()
-		if n := len(e.fences); n != 0 {
-			t.Errorf("a refused ping moved the fence")
-		}
+		want(enrolled + 30*time.Second)
 	})
 }
 

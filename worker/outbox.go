@@ -15,21 +15,17 @@ const (
 // errDropped is what a writer gets whose output nobody will take any more.
 var errDropped = errors.New("nobody takes the output of this dispatch any more")
 
-// sink is the Output of one dispatch. It masks secrets, and waits for credit.
+// sink is the Output of one dispatch. It masks secrets, and bounds how much is kept.
 type sink struct {
-	a              *Agent
-	f              *flow
-	credit         <-chan struct{}
+	pipe           *pipe
+	d              *dispatch
 	stdout, stderr redactor
 	left           int // bytes until outputLimit
 	full           bool
 }
 
-func newSink(a *Agent, d *dispatch, s secrets) *sink {
-	return &sink{
-		a: a, f: d.flow, credit: d.credit, left: outputLimit - len(outputMark),
-		stdout: redactor{secrets: s}, stderr: redactor{secrets: s},
-	}
+func newSink(d *dispatch, p *pipe) *sink {
+	return &sink{pipe: p, d: d, left: outputLimit - len(outputMark)}
 }
 
 // Write implements Output.
@@ -38,6 +34,7 @@ func (s *sink) Write(stream Stream, p []byte) error {
 	if stream == Stderr {
 		r = &s.stderr
 	}
+	r.secrets = s.d.secrets()
 	return s.put(stream, r.filter(p))
 }
 
@@ -52,53 +49,13 @@ func (s *sink) put(stream Stream, p []byte) error {
 	}
 	if len(p) > s.left {
 		s.full = true
-		if err := s.send(stream, p[:s.left]); err != nil {
+		if err := s.pipe.send(stream, p[:s.left]); err != nil {
 			return err
 		}
-		return s.send(Stderr, []byte(outputMark))
+		return s.pipe.send(Stderr, []byte(outputMark))
 	}
 	s.left -= len(p)
-	return s.send(stream, p)
-}
-
-// send hands p to the outbox, and waits as often as credit is short.
-func (s *sink) send(stream Stream, p []byte) error {
-	for len(p) > 0 {
-		n, err := s.sendSome(stream, p)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			<-s.credit
-		}
-		p = p[n:]
-	}
-	return nil
-}
-
-// sendSome hands over as much as there is credit for; 0 means that s.credit tells when there is some.
-func (s *sink) sendSome(stream Stream, p []byte) (int, error) {
-	a, f := s.a, s.f
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if f.dropped {
-		return 0, errDropped
-	}
-	if f.granted == 0 && f.want == 0 {
-		a.out.ask(f, min(len(p), f.fits(stream)))
-	}
-	n := f.granted
-	switch {
-	case n == 0 && f.hurried:
-		return 0, errDropped
-	case n == 0:
-		return 0, nil
-	}
-	if a.out.write(f, stream, p[:n], time.Now()) {
-		a.flushing.Reset(gatherTime)
-	}
-	a.wake()
-	return n, nil
+	return s.pipe.send(stream, p)
 }
 
 // flush sends what has been gathered for long enough. It runs on the timer a.flushing.
@@ -125,12 +82,18 @@ func (a *Agent) repeat() {
 	a.wake()
 }
 
-// wake tells the connection that there is something to send, if there is, and the sinks that there is credit. The caller
+// wake tells the connection that there is something to send, if there is, and the pipes that there is credit. The caller
 // holds a.mu.
 func (a *Agent) wake() {
 	for _, f := range a.out.served {
-		if d, ok := a.dispatches[f.id]; ok {
-			poke(d.credit)
+		p, ok := a.pipes[f.id]
+		if !ok || p.f != f {
+			continue
+		}
+		poke(p.room)
+		poke(p.more)
+		if f.dropped { // nobody asks for it any more
+			delete(a.pipes, f.id)
 		}
 	}
 	clear(a.out.served)

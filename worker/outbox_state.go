@@ -2,7 +2,6 @@ package worker
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -10,8 +9,8 @@ import (
 )
 
 const (
-	// creditLimit bounds the output of all dispatches that is not acknowledged yet. Beyond it writers wait, and with
-	// them, in the end, the steps that write: pings must not queue up behind output.
+	// creditLimit bounds the output of all dispatches that is in memory, as it is not acknowledged yet: what a connection
+	// may have under way. Pings must not queue up behind output. Beyond it output goes to disk.
 	creditLimit = 1 << 20
 	// chunkBytes is the most that one frame carries.
 	chunkBytes = 32 << 10
@@ -20,49 +19,6 @@ const (
 	// repeatTime is how long what was sent waits for its acknowledgement before it is sent again.
 	repeatTime = 5 * time.Second
 )
-
-// chunk is a piece of one stream.
-type chunk struct {
-	offset uint32
-	stream Stream
-	at     time.Time // of its first byte
-	data   []byte
-}
-
-func (c chunk) end() uint32 { return c.offset + uint32(len(c.data)) }
-
-// flow is what one dispatch has to say, in this order: accepted, started, its output, its result. What can be lost with
-// a connection stays here until it is acknowledged.
-type flow struct {
-	id        string
-	frame     string
-	accepted  bool // to be sent
-	started   time.Time
-	startSent bool
-	chunks    []chunk // complete ones; those below next were sent
-	next      int
-	open      chunk // being gathered; without data there is none
-	written   uint32
-	sent      uint32
-	acked     uint32
-	final     *messages.Frame // the result, once there is one
-	finalDue  bool            // to be sent
-	waits     time.Time       // since when something that was sent waits for an acknowledgement; zero if nothing does
-	queued    bool            // in outbox.ready
-	dropped   bool
-	hurried   bool // its writer does not wait for credit
-
-	want    int // bytes of credit that a writer waits for
-	granted int // bytes of credit that it has and has not used
-}
-
-// used is the credit that the flow holds.
-func (f *flow) used() int { return int(f.written-f.acked) + f.granted }
-
-// sendable tells whether a frame of the flow could be sent now.
-func (f *flow) sendable() bool {
-	return f.accepted || (!f.started.IsZero() && !f.startSent) || f.next < len(f.chunks) || f.finalDue
-}
 
 // gathering is one entry of outbox.gathering.
 type gathering struct {
@@ -179,26 +135,18 @@ func (o *outbox) serve() {
 	o.waiting = still
 }
 
-// fits is how many bytes of stream the chunk that is being gathered still takes; a whole chunk if there is none.
-func (f *flow) fits(stream Stream) int {
-	if len(f.open.data) > 0 && f.open.stream == stream {
-		return chunkBytes - len(f.open.data)
-	}
-	return chunkBytes
-}
-
-// write adds output for which there is credit, at most f.fits(stream) bytes. It tells whether nothing was being gathered
-// before, so that somebody has to call flush in gatherTime.
-func (o *outbox) write(f *flow, stream Stream, p []byte, now time.Time) (first bool) {
+// write adds output of the time at for which there is credit, at most f.fits(stream) bytes. It tells whether nothing was
+// being gathered before, so that somebody has to call flush in gatherTime.
+func (o *outbox) write(f *flow, stream Stream, p []byte, at, now time.Time) (first bool) {
 	f.granted -= len(p)
 	if len(f.open.data) > 0 && f.open.stream != stream {
 		o.seal(f)
 	}
 	if len(f.open.data) == 0 {
-		f.open = chunk{offset: f.written, stream: stream, at: now}
+		f.open, f.openSince = chunk{offset: f.fed, stream: stream, at: at}, now
 	}
 	f.open.data = append(f.open.data, p...)
-	f.written += uint32(len(p))
+	f.fed += uint32(len(p))
 	switch {
 	case len(f.open.data) >= chunkBytes:
 		o.seal(f)
@@ -227,7 +175,7 @@ func (o *outbox) flush(now time.Time) (next time.Time) {
 			return time.Time{}
 		}
 		// The entry of a chunk that was sealed since is void.
-		if len(g.f.open.data) > 0 && g.f.open.at.Equal(g.since) {
+		if len(g.f.open.data) > 0 && g.f.openSince.Equal(g.since) {
 			if due := g.since.Add(gatherTime); now.Before(due) {
 				return due
 			}
@@ -237,14 +185,41 @@ func (o *outbox) flush(now time.Time) (next time.Time) {
 	}
 }
 
+// spool notes that n bytes of output were put on disk, for which there was no credit.
+func (o *outbox) spool(f *flow, n int) { f.spooled += uint32(n) }
+
+// unspool moves output from the disk into what is sent. There is credit for it; see write.
+func (o *outbox) unspool(f *flow, stream Stream, p []byte, at, now time.Time) (first bool) {
+	f.spooled -= uint32(len(p))
+	return o.write(f, stream, p, at, now)
+}
+
+// unspooled notes that nothing is on disk any more. A result that has waited for it can follow.
+func (o *outbox) unspooled(f *flow) {
+	if f.final != nil {
+		o.close(f)
+	}
+}
+
 // finish adds the result: the last frame of the flow.
 func (o *outbox) finish(f *flow, final *messages.Frame) {
 	if f.dropped {
 		return
 	}
-	o.seal(f)
 	f.final, f.finalDue = final, true
+	if f.spooled == 0 {
+		o.close(f)
+	}
+}
+
+// close gives the writer's credit back, as there is nothing more to be written.
+func (o *outbox) close(f *flow) {
+	o.seal(f)
+	f.want = 0
+	o.leaveLine(f)
+	o.charge(f, func() { f.granted = 0 })
 	o.enqueue(f)
+	o.serve()
 }
 
 // repeats makes due again what was sent and has got no acknowledgement for repeatTime: the orchestrator forgets what it
@@ -252,7 +227,7 @@ func (o *outbox) finish(f *flow, final *messages.Frame) {
 func (o *outbox) repeats(now time.Time) (next time.Time) {
 	var late []*flow
 	for _, f := range o.flows {
-		if f.waits.IsZero() {
+		if f.waits.IsZero() || f.muted {
 			continue
 		}
 		switch due := f.waits.Add(repeatTime); {
@@ -278,15 +253,7 @@ func (o *outbox) ack(id string, offset uint32, now time.Time) {
 	}
 	offset = min(offset, f.sent) // what was not sent cannot be durable
 	o.charge(f, func() { f.acked = offset })
-	n := 0
-	for n < len(f.chunks) && f.chunks[n].end() <= offset {
-		n++
-	}
-	f.chunks, f.next = slices.Delete(f.chunks, 0, n), max(f.next-n, 0)
-	if len(f.chunks) > 0 && f.chunks[0].offset < offset {
-		c := &f.chunks[0]
-		c.data, c.offset = c.data[offset-c.offset:], offset
-	}
+	f.forgetUpTo(offset)
 	f.waits = time.Time{}
 	if f.sent > f.acked || f.final != nil && !f.finalDue {
 		f.waits = now
@@ -301,8 +268,8 @@ func (o *outbox) drop(id string) {
 		return
 	}
 	delete(o.flows, id)
-	o.charge(f, func() { f.written, f.acked, f.granted = 0, 0, 0 })
-	f.dropped = true
+	o.charge(f, func() { f.fed, f.acked, f.granted = 0, 0, 0 })
+	f.dropped, f.want, f.spooled = true, 0, 0
 	f.accepted, f.startSent, f.finalDue = false, true, false
 	f.chunks, f.next, f.open, f.waits = nil, 0, chunk{}, time.Time{}
 	o.leaveLine(f)
@@ -310,12 +277,13 @@ func (o *outbox) drop(id string) {
 	o.serve()
 }
 
-// hurry lets nothing of the flow wait for credit any more: what there is none for is thrown away.
+// hurry lets nothing of the flow wait for credit any more: what there is none for is thrown away, and so is what is on
+// disk.
 func (o *outbox) hurry(f *flow) {
 	if f.dropped || f.hurried {
 		return
 	}
-	f.hurried, f.want = true, 0
+	f.hurried, f.want, f.spooled = true, 0, 0
 	o.leaveLine(f)
 	o.served = append(o.served, f)
 	o.serve()
@@ -328,21 +296,25 @@ func (o *outbox) leaveLine(f *flow) {
 	}
 }
 
-// adopt goes on with a flow under the id that its frames have from now on.
-func (o *outbox) adopt(f *flow, frame string) {
-	f.frame = frame
-	if f.final != nil { // a copy: the one that was sent may still be read
-		f.final = &messages.Frame{Id: frame, Body: f.final.GetBody()}
+// newSession forgets the control frames of the connection before. No flow goes on before resume says so.
+func (o *outbox) newSession() {
+	o.control = fifo[*messages.Frame]{}
+	for _, f := range o.flows {
+		f.muted = true
 	}
 }
 
-// newSession forgets the control frames of the connection before, and makes due again what may have been lost with it.
-func (o *outbox) newSession() {
-	o.control = fifo[*messages.Frame]{}
-	for _, f := range slices.SortedFunc(maps.Values(o.flows), func(a, b *flow) int { return cmp.Compare(a.id, b.id) }) {
-		f.next, f.finalDue, f.waits = 0, f.final != nil, time.Time{}
-		o.enqueue(f)
+// resume goes on with a flow, under the id that its frames have from now on. What is above offset is sent again, and so
+// is what else may have been lost on the way.
+func (o *outbox) resume(f *flow, frame string, offset uint32, now time.Time) {
+	if f.dropped {
+		return
 	}
+	f.rename(frame)
+	o.ack(f.id, offset, now)
+	f.muted = false
+	f.again()
+	o.enqueue(f)
 }
 
 // say adds a control frame.
@@ -372,6 +344,9 @@ func (o *outbox) take(batch []*messages.Frame, budget int, now time.Time) (_ []*
 			break
 		}
 		f.queued = false
+		if f.muted {
+			continue
+		}
 		if f.accepted {
 			f.accepted = false
 			batch = append(batch, acceptedFrame(f.frame))
@@ -390,7 +365,7 @@ func (o *outbox) take(batch []*messages.Frame, budget int, now time.Time) (_ []*
 			batch = append(batch, outputFrame(f.frame, c))
 			budget -= perFrame + len(c.data)
 		}
-		if f.finalDue && f.next == len(f.chunks) {
+		if f.finalDue && f.whole() {
 			f.finalDue = false
 			batch = append(batch, f.final)
 			budget -= perFrame

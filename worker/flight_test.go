@@ -1,0 +1,570 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swampd/swampd/messages"
+)
+
+// verdict is a word on one dispatch.
+func verdict(id string, generation uint32, action string, offset uint32) *messages.InFlightVerdict {
+	return &messages.InFlightVerdict{DispatchId: id, Generation: generation, Action: action, OutputOffset: offset}
+}
+
+// steered is a step that prints what it is told to, until it is told to end or is stopped.
+type steered struct {
+	says chan string
+	end  chan Outcome
+	gone chan halt // why it was stopped; nil: it ended by itself
+}
+
+type halt struct{ cause error }
+
+func newSteered() *steered {
+	return &steered{says: make(chan string), end: make(chan Outcome), gone: make(chan halt, 10)}
+}
+
+func (s *steered) run(ctx context.Context, _ Task, started func(), out Output) Outcome {
+	started()
+	for {
+		select {
+		case text := <-s.says:
+			_ = out.Write(Stdout, []byte(text))
+		case o := <-s.end:
+			s.gone <- halt{}
+			return o
+		case <-ctx.Done():
+			s.gone <- halt{context.Cause(ctx)}
+			return Outcome{Status: OutcomeCancelled, Code: CodeCancelled, Error: "cancelled"}
+		}
+	}
+}
+
+// lives checks that nobody has stopped the step.
+func (s *steered) lives(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case why := <-s.gone:
+		t.Fatalf("the step has ended: %v", why)
+	default:
+	}
+}
+
+// cut cuts the connection when all that was sent has arrived, and returns the next one.
+func (o *orchestrator) cut(c *conn) *conn {
+	o.t.Helper()
+	synctest.Wait()
+	_ = c.Close("", "")
+	return o.accept()
+}
+
+// hears returns what the worker says of each dispatch, until it says nothing for a while.
+func (c *conn) hears() map[string][]string {
+	said := map[string][]string{}
+	for f := c.next(time.Second); f != nil; f = c.next(time.Second) {
+		id, _ := dispatchOf(f.GetId())
+		said[id] = append(said[id], describe(f))
+	}
+	return said
+}
+
+func TestAgent_StepsOutliveTheirConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		long, waiting := newSteered(), make(chan struct{})
+		o := startAgent(t, func(ctx context.Context, task Task, started func(), out Output) Outcome {
+			switch task.DispatchID {
+			case "long":
+				return long.run(ctx, task, started, out)
+			case "late":
+				<-waiting
+			}
+			return succeed(ctx, task, started, out)
+		}, func(c *Config) { c.Concurrency = 3 }).run()
+		c := o.enrolled()
+		first := c.enroll
+		c.dispatch("long", 1)
+		c.takes("long")
+		long.says <- "before "
+		c.expect("long/1 stdout before")
+		c.ack("long", 3, false)
+		c.dispatch("short", 2)
+		c.takes("short")
+		c.expect("short/1 succeeded") // and never acknowledged
+		c.dispatch("late", 3)
+		c.expect("late/1 accepted")
+		c = o.cut(c)
+		long.says <- "while cut off "
+		if c.enroll.GetInstanceUuid() != first.GetInstanceUuid() || c.enroll.GetDispatchSeq() != 3 || c.enroll.GetSlotsOffered() != 1 {
+			t.Errorf("second enrollment %v", c.enroll)
+		}
+		if d := cmp.Diff([]string{"late/1 accepted 0", "long/1 running 7", "short/1 ended 0 succeeded"}, c.inFlight()); d != "" {
+			t.Error(d)
+		}
+		close(waiting)
+		c.admitWith(verdict("long", 1, verdictResume, 5), verdict("short", 1, verdictResume, 0), verdict("late", 1, verdictResume, 0))
+		want := map[string][]string{
+			"long":  {"long/1 accepted", "long/1 started", "long/1 stdout e", "long/1 stdout while cut off"},
+			"short": {"short/1 accepted", "short/1 started", "short/1 succeeded"},
+			"late":  {"late/1 accepted", "late/1 started", "late/1 succeeded"},
+		}
+		if d := cmp.Diff(want, c.hears()); d != "" {
+			t.Error(d)
+		}
+		long.lives(t)
+		long.end <- Outcome{Status: OutcomeSucceeded}
+		c.expect("long/1 succeeded")
+		for _, id := range []string{"long", "short", "late"} {
+			c.ack(id, 21, true)
+		}
+		c.silent(time.Minute)
+		if c = o.cut(c); len(c.enroll.GetInFlight()) != 0 {
+			t.Errorf("in flight %v", c.inFlight())
+		}
+	})
+}
+
+func TestAgent_FollowsTheVerdictsOnWhatHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, func(_ context.Context, _ Task, started func(), out Output) Outcome {
+			started()
+			_ = out.Write(Stdout, []byte("12345"))
+			return Outcome{Status: OutcomeSucceeded}
+		}, func(c *Config) { c.Concurrency = 5 }).run()
+		c := o.enrolled()
+		for i, id := range []string{"d1", "d2", "d3", "d4", "d5"} {
+			c.dispatch(id, uint32(i+1))
+			c.takes(id)
+			c.expect(id + "/1 stdout 12345")
+			c.expect(id + "/1 succeeded")
+		}
+		c = o.cut(c)
+		c.admitWith(
+			verdict("d1", 1, verdictAbort, 0), verdict("d2", 2, verdictResume, 3), verdict("d3", 1, verdictResume, 0),
+			verdict("d4", 1, verdictWait, 0), verdict("unknown", 1, verdictAbort, 0), // and nothing about d5
+		)
+		want := map[string][]string{
+			"d2": {"d2/2 accepted", "d2/2 started", "d2/2 stdout 45", "d2/2 succeeded"},
+			"d3": {"d3/1 accepted", "d3/1 started", "d3/1 stdout 12345", "d3/1 succeeded"},
+		}
+		if d := cmp.Diff(want, c.hears()); d != "" {
+			t.Error(d)
+		}
+		c.ack("d2", 5, true) // its generation is another one
+		c.ack("d3", 5, true)
+		c.expect("d2/2 stdout 45")
+		c.expect("d2/2 succeeded")
+		c.ackOf("d2/2", 5, true)
+		c.silent(time.Hour)
+		c = o.cut(c)
+		if d := cmp.Diff([]string{"d4/1 ended 5 succeeded", "d5/1 ended 5 succeeded"}, c.inFlight()); d != "" {
+			t.Error(d)
+		}
+		c.admit()
+	})
+}
+
+func TestAgent_FollowsTheVerdictsOnWhatRuns(t *testing.T) {
+	order := func(c *conn, id string, generation uint32) {
+		c.t.Helper()
+		c.request("q", messages.VerbWorkerAbort, &messages.AbortParams{DispatchId: id, Generation: generation})
+	}
+	adoption := func(c *conn, generation, offset uint32) {
+		c.dispatch("d1", 9, func(p *messages.DispatchParams) { p.Generation, p.OutputFromOffset = generation, offset })
+	}
+	tests := []struct {
+		name     string
+		verdicts []*messages.InFlightVerdict
+		story    func(*conn)
+		says     []string // then the step is told to print and to end, if it lives
+		dies     error
+	}{
+		{"resumed", []*messages.InFlightVerdict{verdict("d1", 1, verdictResume, 5)}, func(*conn) {},
+			[]string{"d1/1 accepted", "d1/1 started", "d1/1 stdout e", "d1/1 stdout after", "d1/1 succeeded"}, nil},
+		{"resumed under a new generation", []*messages.InFlightVerdict{verdict("d1", 2, verdictResume, 5)}, func(*conn) {},
+			[]string{"d1/2 accepted", "d1/2 started", "d1/2 stdout e", "d1/2 stdout after", "d1/2 succeeded"}, nil},
+		{"aborted", []*messages.InFlightVerdict{verdict("d1", 1, verdictAbort, 0)}, func(*conn) {}, nil, ErrKilled},
+		{"resumed under an older generation", []*messages.InFlightVerdict{verdict("d1", 0, verdictResume, 0)}, func(*conn) {}, nil, nil},
+		{"not mentioned", nil, func(*conn) {}, nil, nil},
+		{"waiting", []*messages.InFlightVerdict{verdict("d1", 1, verdictWait, 0)}, func(*conn) {}, nil, nil},
+		{"a word that nobody knows", []*messages.InFlightVerdict{verdict("d1", 1, "dance", 0)}, func(*conn) {}, nil, nil},
+		{"waiting, then adopted", []*messages.InFlightVerdict{verdict("d1", 1, verdictWait, 0)}, func(c *conn) { adoption(c, 2, 3) },
+			[]string{"d1/2 accepted", "d1/2 started", "d1/2 stdout o", "d1/2 stdout re", "d1/2 stdout after", "d1/2 succeeded"}, nil},
+		{"waiting, then adopted twice", []*messages.InFlightVerdict{verdict("d1", 1, verdictWait, 0)}, func(c *conn) {
+			adoption(c, 2, 6)
+			c.expect("d1/2 accepted")
+			c.expect("d1/2 started")
+			adoption(c, 2, 6)
+			c.expect("d1/2 accepted")
+			adoption(c, 1, 0) // late, and of no meaning
+		}, []string{"d1/2 stdout after", "d1/2 succeeded"}, nil},
+		{"waiting, then sent again under the same generation", nil, func(c *conn) { adoption(c, 1, 6) },
+			[]string{"d1/1 accepted", "d1/1 started", "d1/1 stdout after", "d1/1 succeeded"}, nil},
+		{"waiting, then given up", nil, func(c *conn) { order(c, "d1", 1) }, []string{"q response"}, ErrKilled},
+		{"waiting, then given up under a generation that never came", nil, func(c *conn) { order(c, "d1", 2) }, []string{"q response"}, ErrKilled},
+		{"given up under an older generation", nil, func(c *conn) {
+			adoption(c, 2, 6)
+			order(c, "d1", 1)
+			c.expect("q response") // before anything else, as control frames go first
+		}, []string{"d1/2 accepted", "d1/2 started", "d1/2 stdout after", "d1/2 succeeded"}, nil},
+		{"waiting, then over", nil, func(c *conn) { c.ack("d1", 6, true) }, nil, ErrKilled},
+		{"adopted after its cancel", nil, func(c *conn) {
+			c.send(&messages.Frame{Id: "d1/2", Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{}}})
+			adoption(c, 2, 6)
+		}, []string{"d1/2 accepted", "d1/2 started", "d1/2 cancelled cancelled"}, ErrCancelled},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				step := newSteered()
+				o := startAgent(t, step.run).run()
+				c := o.enrolled()
+				c.dispatch("d1", 1)
+				c.takes("d1")
+				step.says <- "befo"
+				c.expect("d1/1 stdout befo")
+				step.says <- "re"
+				c.expect("d1/1 stdout re")
+				c = o.cut(c)
+				c.admitWith(tt.verdicts...)
+				tt.story(c)
+				synctest.Wait()
+				if tt.dies == nil {
+					step.lives(t)
+					step.says <- "after"
+					time.Sleep(time.Second)
+					step.end <- Outcome{Status: OutcomeSucceeded}
+				}
+				var says []string
+				for f := c.next(time.Second); f != nil; f = c.next(time.Second) {
+					says = append(says, describe(f))
+				}
+				if d := cmp.Diff(tt.says, says); d != "" {
+					t.Error(d)
+				}
+				select {
+				case why := <-step.gone:
+					if !errors.Is(why.cause, tt.dies) {
+						t.Errorf("it was stopped by %v, want %v", why.cause, tt.dies)
+					}
+				default:
+					t.Error("the step still runs")
+				}
+			})
+		})
+	}
+}
+
+func TestAgent_WhatIsGivenUpStaysNamedUntilItIsDead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		free := make(chan struct{})
+		o := startAgent(t, func(_ context.Context, _ Task, started func(), _ Output) Outcome {
+			started()
+			<-free
+			return Outcome{Status: OutcomeCancelled}
+		}).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		c.request("q", messages.VerbWorkerAbort, &messages.AbortParams{DispatchId: "d1", Generation: 1})
+		c.silent(time.Second)
+		c = o.cut(c)
+		if d := cmp.Diff([]string{"d1/1 running 0"}, c.inFlight()); d != "" {
+			t.Error(d)
+		}
+		c.admitWith(verdict("d1", 1, verdictAbort, 0))
+		c.dispatch("d1", 1, func(p *messages.DispatchParams) { p.Generation = 2 }) // it cannot say that it has ended yet
+		c.silent(time.Second)
+		close(free)
+		c.silent(time.Second) // and whoever asked for the abort is gone
+		c.dispatch("d1", 1, func(p *messages.DispatchParams) { p.Generation = 2 })
+		c.expect("d1/2 error ended")
+	})
+}
+
+func TestAgent_WithOneConnectionTheStepsEndWithIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		step := newSteered()
+		o := startAgent(t, step.run, func(c *Config) { c.NoReconnect = true }).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		_ = c.Close("", "")
+		if err := o.ended(StopError); err == nil || !strings.Contains(err.Error(), "with 1 dispatches in flight") {
+			t.Errorf("error %v", err)
+		}
+		if why := <-step.gone; !errors.Is(why.cause, ErrKilled) {
+			t.Errorf("it was stopped by %v", why.cause)
+		}
+	})
+}
+
+func TestAgent_AWorkerThatIsTurnedAwayForGoodKillsItsSteps(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(*orchestrator, *conn)
+		want StopReason
+	}{
+		{"superseded", func(_ *orchestrator, c *conn) { c.goodbye("superseded", "") }, StopSuperseded},
+		{"revoked", func(_ *orchestrator, c *conn) { c.goodbye("revoked", "") }, StopRefused},
+		{"refused when it comes back", func(o *orchestrator, c *conn) {
+			c = o.cut(c)
+			c.send(errorFrame(c.id, messages.CodeInvalidToken, "no"))
+		}, StopRefused},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				step := newSteered()
+				o := startAgent(t, step.run).run()
+				c := o.enrolled()
+				c.dispatch("d1", 1)
+				c.takes("d1")
+				tt.end(o, c)
+				if err := o.ended(tt.want); err == nil {
+					t.Error("it does not say why")
+				}
+				if why := <-step.gone; !errors.Is(why.cause, ErrKilled) {
+					t.Errorf("the step was stopped by %v", why.cause)
+				}
+				if e := o.event(EventDispatchFinished); e.Status != statusLost {
+					t.Errorf("event %v", e)
+				}
+			})
+		})
+	}
+}
+
+func TestAgent_ARestartOfTheOrchestratorEndsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		step := newSteered()
+		o := startAgent(t, step.run).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		c.goodbye("restart", messages.CodeNotReady)
+		c = o.accept()
+		step.lives(t)
+		c.admit()
+		c.takes("d1")
+	})
+}
+
+func TestAgent_ACredentialOfAnAdoptionIsMaskedToo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		step := newSteered()
+		o := startAgent(t, step.run).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1, func(p *messages.DispatchParams) { p.Credential = "the-first-credential" })
+		c.takes("d1")
+		c.dispatch("d1", 2, func(p *messages.DispatchParams) { p.Generation, p.Credential = 2, "the-second-credential" })
+		c.expect("d1/2 accepted")
+		c.expect("d1/2 started")
+		step.says <- "the-first-credential the-second-credential"
+		c.expect("d1/2 stdout *** ***")
+	})
+}
+
+// fencedAfter is from a promise until TERM, killedAfter until KILL, by the terms of the harness.
+const (
+	fencedAfter = 47_400 * time.Millisecond
+	killedAfter = 57_400 * time.Millisecond
+)
+
+func TestAgent_TheFenceEndsWhatRunsInTheWorkersOwnProcess(t *testing.T) {
+	for _, stubborn := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stubborn %t", stubborn), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var asked, killed time.Duration
+				promise := time.Now()
+				o := startAgent(t, func(ctx context.Context, task Task, started func(), _ Output) Outcome {
+					started()
+					<-ctx.Done()
+					asked = time.Since(promise)
+					if stubborn {
+						<-task.Kill
+						killed = time.Since(promise)
+					}
+					return Outcome{Status: OutcomeCancelled, Code: CodeCancelled}
+				})
+				cutOff := true
+				o.refuse = func(try int) error {
+					if try > 1 && cutOff {
+						return errDialled
+					}
+					return nil
+				}
+				o.run()
+				c := o.enrolled()
+				c.silent(31 * time.Second) // two promises
+				promise = promise.Add(30 * time.Second)
+				c.dispatch("d1", 1)
+				c.takes("d1")
+				_ = c.Close("", "")
+				time.Sleep(time.Minute)
+				cutOff = false
+				c = o.accept()
+				if d := cmp.Diff([]string{"d1/1 ended 0 lost"}, c.inFlight()); d != "" {
+					t.Error(d)
+				}
+				if r := c.enroll.GetInFlight()[0].GetResult(); r.GetCode() != CodeWorkerLost || r.GetError() != outOfReach {
+					t.Errorf("result %v", r)
+				}
+				c.admit()
+				c.takes("d1")
+				c.expect("d1/1 lost worker_lost")
+				if asked != fencedAfter {
+					t.Errorf("TERM after %v", asked)
+				}
+				if stubborn && killed != killedAfter {
+					t.Errorf("KILL after %v", killed)
+				}
+			})
+		})
+	}
+}
+
+func TestAgent_PromisesOfASessionCountForWhatItHasTakenOver(t *testing.T) {
+	tests := []struct {
+		name   string
+		settle func(*conn)
+		dies   bool
+	}{
+		{"resumed", func(c *conn) { c.admit() }, false},
+		{"waiting", func(c *conn) { c.admitWith() }, true},
+		{"adopted", func(c *conn) {
+			c.admitWith()
+			c.silent(20 * time.Second)
+			c.dispatch("d1", 2, func(p *messages.DispatchParams) { p.Generation = 2 })
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				step := newSteered()
+				o := startAgent(t, step.run).run()
+				promise := time.Now()
+				c := o.enrolled()
+				c.dispatch("d1", 1)
+				c.takes("d1")
+				c = o.cut(c)
+				tt.settle(c)
+				for c.next(time.Until(promise.Add(fencedAfter-1))) != nil {
+				}
+				step.lives(t)
+				c.silent(10 * time.Minute) // all its pings are answered
+				synctest.Wait()
+				select {
+				case <-step.gone:
+					if !tt.dies {
+						t.Error("the fence has ended it")
+					}
+				default:
+					if tt.dies {
+						t.Error("it lives without a promise")
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAgent_HurriesToComeBackForStepsThatRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		step := newSteered()
+		o := startAgent(t, step.run)
+		o.refuse = func(try int) error {
+			if try > 1 {
+				return errDialled
+			}
+			return nil
+		}
+		o.run()
+		c := o.enrolled()
+		fence := time.Now().Add(fencedAfter)
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		_ = c.Close("", "")
+		<-step.gone
+		before, late := 0, 0
+		for i := range o.dials[1:] {
+			at, next := o.dials[i], fence
+			if i+1 < len(o.dials) {
+				next = o.dials[i+1]
+			}
+			if left := fence.Sub(at); left >= tooLate {
+				before++
+				if pause := next.Sub(at); i > 0 && pause > left/4 {
+					t.Errorf("with %v left it waits for %v", left, pause)
+				}
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		for i := len(o.dials) - 5; i < len(o.dials)-1; i++ {
+			if o.dials[i+1].Sub(o.dials[i]) > time.Second {
+				late++
+			}
+		}
+		if before < 8 || late == 0 {
+			t.Errorf("%d tries while the step lived; afterwards %d pauses", before, late)
+		}
+	})
+}
+
+func TestAgent_ATryToConnectLeavesTimeForAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		step := newSteered()
+		o := startAgent(t, step.run).run()
+		c := o.enrolled()
+		fence := time.Now().Add(fencedAfter)
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		_ = c.Close("", "")
+		tries := 0
+		for time.Now().Before(fence) {
+			o.accept() // and never answer
+			tries++
+		}
+		if tries < 5 {
+			t.Errorf("%d tries before the step was given up", tries)
+		}
+	})
+}
+
+func TestAgent_BlipsChangeNeitherCountsNorIdleness(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, sleeper(time.Minute), func(c *Config) { c.MaxDispatches, c.IdleTimeout = 2, 30*time.Second }).run()
+		c := o.enrolled()
+		for i, id := range []string{"d1", "d2"} {
+			c.dispatch(id, uint32(i+1))
+			c.takes(id)
+			for range 2 {
+				c.silent(10 * time.Second)
+				c = o.cut(c)
+				if n := c.enroll.GetSlotsOffered(); n != 0 {
+					t.Errorf("it offers %d slots", n)
+				}
+				c.admit()
+				c.takes(id)
+			}
+			if i == 0 {
+				c.expect(id + "/1 succeeded")
+				c.ack(id, 0, true)
+			}
+		}
+		c.takeLeave(StopMaxDispatches)
+		c.expect("d2/1 succeeded")
+		c.ack("d2", 0, true)
+		if err := o.ended(StopMaxDispatches); err != nil {
+			t.Error(err)
+		}
+	})
+}
