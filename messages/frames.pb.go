@@ -1699,12 +1699,15 @@ func (x *EnrollParams) GetDispatchSeq() uint32 {
 
 // InFlight names a dispatch whose result the worker has not been told is durable.
 type InFlight struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DispatchId    string                 `protobuf:"bytes,1,opt,name=dispatch_id,json=dispatchId,proto3" json:"dispatch_id,omitempty"`
-	Generation    uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	OutputOffset  uint32                 `protobuf:"varint,4,opt,name=output_offset,json=outputOffset,proto3" json:"output_offset,omitempty"`
-	Result        *DispatchResult        `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	DispatchId string                 `protobuf:"bytes,1,opt,name=dispatch_id,json=dispatchId,proto3" json:"dispatch_id,omitempty"`
+	Generation uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// accepted (taken, its step has not started), running, or ended (its step is gone).
+	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// How much output the step has written.
+	OutputOffset uint32 `protobuf:"varint,4,opt,name=output_offset,json=outputOffset,proto3" json:"output_offset,omitempty"`
+	// How it ended, if it has and if it fits.
+	Result        *DispatchResult `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1906,13 +1909,16 @@ func (x *EnrollResult) GetInFlight() []*InFlightVerdict {
 	return nil
 }
 
-// InFlightVerdict says for one dispatch that the worker named whether it goes on.
+// InFlightVerdict says for one dispatch that the worker named whether it goes on. One without a verdict waits.
 type InFlightVerdict struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DispatchId string                 `protobuf:"bytes,1,opt,name=dispatch_id,json=dispatchId,proto3" json:"dispatch_id,omitempty"`
-	Generation uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	// resume or abort.
-	Action        string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// Under which it goes on.
+	Generation uint32 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// resume (go on, and send again what is above output_offset), abort (kill it and forget it), or wait (let it go on and say
+	// nothing of it: a dispatch of a higher generation or an abort follows, or else its fence ends it).
+	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// How much of the output is durable.
 	OutputOffset  uint32 `protobuf:"varint,4,opt,name=output_offset,json=outputOffset,proto3" json:"output_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,5 +1,6 @@
 // Package worker is the agent as a library: it dials an orchestrator, enrolls, runs the steps it is given, sends their
-// output and results until they are durable, and leaves in an orderly way.
+// output and results until they are durable, and leaves in an orderly way. Steps outlive the connection, but neither the
+// process nor the time after which the orchestrator gives them to somebody else.
 //
 // It imports messages only, and may be imported by testkit and cmd, and by programs that embed a worker. Nothing here
 // outlives the process but the machine id in the cache directory.
@@ -17,9 +18,14 @@
 //	serve (link.go)           one per connection: pings, notices death, ends the connection
 //	read (link_read.go)       takes frames, decides under the agent's lock, never blocks on a step
 //	write (link_write.go)     sends what the outbox has, as much as is there at once
-//	perform (dispatch.go)     one per dispatch: runs the step, and hands its output to the outbox
+//	step (dispatch.go)        one per dispatch: runs the step, and puts its output into its pipe
+//	feed (pipe.go)            one per dispatch that has output on disk: moves it to the outbox as there is credit
+//
+// and of timers: flush and repeat (outbox.go), age (lifecycle.go), fenceOff (fence.go).
 //
 // What they decide by is apart from them and knows no lock, clock or socket: lifecycle_state.go (slots, and which dispatch
-// is taken), lifecycle_leave_state.go (when, why and until when a worker leaves), link_state.go (backoff, liveness, the
-// steps' dead-man clock) and outbox_state.go (order, credit, acknowledgements). Agent.mu guards them all.
+// is taken or adopted), lifecycle_leave_state.go (when, why and until when a worker leaves), link_state.go (backoff,
+// liveness, promises), fence_state.go (until when a step may live without one), outbox_state.go and outbox_flow_state.go
+// (order, credit, acknowledgements). Agent.mu guards them all. What runs between two connections, and what the next one
+// makes of it, is in flight.go.
 package worker
