@@ -381,7 +381,8 @@ func describe(f *messages.Frame) string {
 		case *messages.Event_Started:
 			return f.GetId() + " started"
 		case *messages.Event_Output:
-			return strings.TrimSpace(f.GetId() + " " + e.Output.GetStream() + " " + string(e.Output.GetData()))
+			data := e.Output.GetData()
+			return strings.TrimSpace(f.GetId() + " " + e.Output.GetStream() + " " + string(data[:min(len(data), 200)]))
 		}
 	case *messages.Frame_Response:
 		if r := body.Response.GetWorkerDispatch(); r != nil {

@@ -46,8 +46,8 @@ func (d *dispatch) stop(force bool) {
 	}
 	if !d.killed {
 		d.killed = true
+		d.cancel(ErrKilled) // before kill, so that whoever sees either knows the cause
 		close(d.kill)
-		d.cancel(ErrKilled)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -395,9 +396,9 @@ func TestAgent_TheFenceEndsWhatRunsInTheWorkersOwnProcess(t *testing.T) {
 					}
 					return Outcome{Status: OutcomeCancelled, Code: CodeCancelled}
 				})
-				cutOff := true
+				var back atomic.Bool
 				o.refuse = func(try int) error {
-					if try > 1 && cutOff {
+					if try > 1 && !back.Load() {
 						return errDialled
 					}
 					return nil
@@ -410,7 +411,7 @@ func TestAgent_TheFenceEndsWhatRunsInTheWorkersOwnProcess(t *testing.T) {
 				c.takes("d1")
 				_ = c.Close("", "")
 				time.Sleep(time.Minute)
-				cutOff = false
+				back.Store(true)
 				c = o.accept()
 				if d := cmp.Diff([]string{"d1/1 ended 0 lost"}, c.inFlight()); d != "" {
 					t.Error(d)
@@ -493,7 +494,11 @@ func TestAgent_HurriesToComeBackForStepsThatRun(t *testing.T) {
 		c.dispatch("d1", 1)
 		c.takes("d1")
 		_ = c.Close("", "")
-		<-step.gone
+		time.Sleep(15 * time.Minute)
+		o.agent.Kill()
+		if err := o.ended(StopForced); err != nil {
+			t.Error(err)
+		}
 		before, late := 0, 0
 		for i := range o.dials[1:] {
 			at, next := o.dials[i], fence
@@ -507,7 +512,6 @@ func TestAgent_HurriesToComeBackForStepsThatRun(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(10 * time.Minute)
 		for i := len(o.dials) - 5; i < len(o.dials)-1; i++ {
 			if o.dials[i+1].Sub(o.dials[i]) > time.Second {
 				late++

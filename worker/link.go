@@ -231,7 +231,7 @@ func (s *session) watch() ending {
 			if !live.tick(now) {
 				return ending{err: fmt.Errorf("%w for %v", errSilent, (silentIntervals * s.terms.ping).Round(time.Millisecond))}
 			}
-			if since := s.busy.Load(); since != 0 && now.Sub(s.start.Add(time.Duration(since))) > max(writeLimit, silentIntervals*s.terms.ping) {
+			if since := s.busy.Load(); since != 0 && live.stuck(s.start.Add(time.Duration(since)), now) {
 				return ending{err: errWriteStuck}
 			}
 			s.ping()

@@ -35,16 +35,17 @@ func (b *backoff) connected(lasted time.Duration) {
 	}
 }
 
-// liveness tells whether the peer still lives: it has sent anything at all within three ping intervals. A stall of this
-// process is no sign of the peer's death, and gives it a fresh time.
+// liveness tells whether the peer still lives: it has sent anything at all within three ping intervals, and takes what it
+// is sent. A stall of this process is no sign of the peer's death, and gives it a fresh time.
 type liveness struct {
 	every  time.Duration
 	heard  time.Time
 	ticked time.Time
+	fresh  time.Time // since when the peer has had the chance to do anything
 }
 
 func newLiveness(every time.Duration, now time.Time) liveness {
-	return liveness{every: every, heard: now, ticked: now}
+	return liveness{every: every, heard: now, ticked: now, fresh: now}
 }
 
 // hear notes when something came from the peer.
@@ -58,9 +59,15 @@ func (l *liveness) hear(at time.Time) {
 func (l *liveness) tick(now time.Time) bool {
 	if now.Sub(l.ticked) >= 2*l.every {
 		l.hear(now)
+		l.fresh = now
 	}
 	l.ticked = now
 	return now.Sub(l.heard) < silentIntervals*l.every
+}
+
+// stuck tells whether a write that is under way since then is too long.
+func (l *liveness) stuck(since, now time.Time) bool {
+	return now.Sub(later(since, l.fresh)) > max(writeLimit, silentIntervals*l.every)
 }
 
 // promises keeps when each ping was sent that has not been answered. The answer to one is the orchestrator's promise

@@ -40,6 +40,37 @@ func TestBackoff_OnlyASteadyConnectionResetsIt(t *testing.T) {
 	}
 }
 
+func TestLiveness_AWriteIsStuckAfterItsLimitWithoutAStallOfOurOwn(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	tests := []struct {
+		name  string
+		every time.Duration
+		ticks []int
+		since int
+		want  bool
+	}{
+		{"within the limit", 10 * time.Second, []int{10, 20, 30, 40, 50}, 5, false},
+		{"beyond it", 10 * time.Second, []int{10, 20, 30, 40, 50, 60}, 5, true},
+		{"a stall gives a fresh time", 10 * time.Second, []int{10, 20, 200, 210}, 5, false},
+		{"which ends too", 10 * time.Second, []int{10, 20, 200, 210, 220, 230, 240, 250}, 5, true},
+		{"a long interval gives more", time.Minute, []int{60, 120, 180}, 5, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLiveness(tt.every, start)
+			for _, s := range tt.ticks {
+				l.tick(at(s))
+			}
+			if got := l.stuck(at(tt.since), at(tt.ticks[len(tt.ticks)-1])); got != tt.want {
+				t.Errorf("stuck: %t", got)
+			}
+		})
+	}
+}
+
 func TestLiveness(t *testing.T) {
 	t.Parallel()
 	const every = 10 * time.Second

@@ -70,7 +70,7 @@ func (p *pipe) pass(stream Stream, b []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case f.dropped:
+	case f.dropped || p.broken != nil:
 		return 0, errDropped
 	case f.spooled > 0:
 		return 0, nil

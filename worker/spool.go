@@ -186,7 +186,7 @@ func (s *spool) record() ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(header[9:])
-	if n > chunkBytes {
+	if n == 0 || n > chunkBytes || streamOf(header[0]) == "" {
 		return nil, errSpoolTorn
 	}
 	return s.peek(spoolHeader + int(n))
@@ -282,9 +282,14 @@ func streamByte(s Stream) byte {
 	return 1
 }
 
+// streamOf is empty where the byte names no stream.
 func streamOf(b byte) Stream {
-	if b == 2 {
+	switch b {
+	case 1:
+		return Stdout
+	case 2:
 		return Stderr
+	default:
+		return ""
 	}
-	return Stdout
 }
