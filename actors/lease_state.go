@@ -247,7 +247,8 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		l.slotKnows = true
 		return l.mayLeave()
 	case schedulerStarted:
-		l.slotKnows, l.tellSlot = l.state.Ended(), true
+		// It has read the leases that had not ended. This one may have since, before it heard of the new scheduler.
+		l.slotKnows, l.tellSlot = l.slotKnows && l.state.Ended(), true
 		return l.mayLeave()
 	case workerStarted:
 		if c.worker == l.worker && !l.state.Ended() {

@@ -93,12 +93,23 @@ func loadScheduler(sys *System, _ address, _ moment) (*schedulerState, error) {
 		sys.distrust(err)
 		return nil, err
 	}
+	s := newScheduler(version+1, sys.cfg.LoopbackSlots > 0)
+	// No lease can be born of an older promise any more, so these are all that there are. Workers and steps may introduce
+	// themselves before the leases do, and would be given each other over slots that are taken.
+	err = sys.scan(persistence.KindLease, false, "", newBody[messages.LeaseRecord], func(_ persistence.Record, m proto.Message) bool {
+		l := m.(*messages.LeaseRecord)
+		s.take(l.GetDispatchId(), &slot{worker: l.GetWorker()})
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
 	for _, kind := range []string{kindRun, kindWorker, kindLease} {
 		if i, ok := sys.refs.Load(routerOf(kind)); ok {
 			sys.send(i.(*actorInfo), broadcast{schedulerStarted{version + 1}})
 		}
 	}
-	return newScheduler(version+1, sys.cfg.LoopbackSlots > 0), nil
+	return s, nil
 }
 
 func loadWorker(sys *System, self address, _ moment) (workerState, error) {

@@ -91,7 +91,9 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 		r.sys.stopChild(ctx, msg.child)
 	default:
 		r.info.received(msg)
-		r.guard(msg, func() { r.take(ctx, msg) })
+		if !r.sys.lose(r.self, msg) {
+			r.guard(msg, func() { r.take(ctx, msg) })
+		}
 	}
 }
 
@@ -162,6 +164,7 @@ func (r *runner[S]) take(ctx actor.Context, cmd any) {
 		}
 		return
 	}
+	r.sys.hook(pointReceived, r.self, cmd)
 	r.ensureLoaded(ctx, cmd)
 	if r.ending {
 		return

@@ -38,11 +38,15 @@ type Config struct {
 	Version string
 	// Hook is called by actors at points of interest. Tests panic or block in it; it is nil otherwise.
 	Hook func(Point)
+	// Lose tells of what an actor has received whether it is lost. It is for tests of tests, which have to see that
+	// something does not arrive; it is nil otherwise.
+	Lose func(Point) bool
 }
 
 // A Point is a place in an actor's handling of a command.
 type Point struct {
-	// Stage is decided (before the commit) or committed (after it, before its effects).
+	// Stage is received (before anything is decided), decided (before the commit) or committed (after it, before its
+	// effects).
 	Stage string
 	// Kind and ID name the actor.
 	Kind, ID string
@@ -52,6 +56,7 @@ type Point struct {
 
 // The stages of a Point.
 const (
+	pointReceived  = "received"
 	pointDecided   = "decided"
 	pointCommitted = "committed"
 )
@@ -234,6 +239,11 @@ func (sys *System) hook(stage string, self address, cmd any) {
 	if sys.cfg.Hook != nil && cmd != nil {
 		sys.cfg.Hook(Point{Stage: stage, Kind: self.kind, ID: unescape(self.id), Command: commandName(cmd)})
 	}
+}
+
+// lose tells whether a message to an actor is lost.
+func (sys *System) lose(self address, msg any) bool {
+	return sys.cfg.Lose != nil && sys.cfg.Lose(Point{Stage: pointReceived, Kind: self.kind, ID: unescape(self.id), Command: commandName(msg)})
 }
 
 // timingOf derives the times of the worker protocol from the grace window: K from TERM to KILL, a margin, and a ping

@@ -42,16 +42,18 @@ func (f *Fleet) Crash() {
 // Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left.
 func (f *Fleet) Restart() {
 	f.t.Helper()
-	f.mu.Lock()
-	up := f.system != nil
-	f.mu.Unlock()
-	if up {
-		f.t.Error("testkit: the orchestrator is up")
-		return
-	}
-	if err := f.boot(); err != nil {
+	if err := f.TryRestart(); err != nil {
 		f.t.Errorf("testkit: restart the orchestrator: %v", err)
 	}
+}
+
+// TryRestart is Restart for a boot that may fail, because the test lets the journal fail meanwhile. What it has committed
+// before stays, and it may be tried again.
+func (f *Fleet) TryRestart() error {
+	if f.System() != nil {
+		return errors.New("the orchestrator is up")
+	}
+	return f.boot()
 }
 
 // restarted tells whether there was a restart.

@@ -53,7 +53,10 @@ func Start(t testing.TB, options ...Option) *Fleet {
 	for _, o := range options {
 		o(&f.settings)
 	}
-	f.log = slog.New(slog.NewTextHandler(f.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if f.settings.log == nil {
+		f.settings.log = slog.NewTextHandler(f.lines, &slog.HandlerOptions{Level: slog.LevelDebug})
+	}
+	f.log = slog.New(f.settings.log)
 	f.ctx, f.cancel = context.WithCancel(context.Background()) // not the test's: that one ends before its cleanups
 	t.Cleanup(f.end)
 	if err := f.boot(); err != nil {
@@ -76,9 +79,10 @@ func (f *Fleet) boot() error {
 	system, err := actors.Start(f.ctx, actors.Config{
 		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
 		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
-		Retention: f.settings.retention,
+		Lose: f.settings.lose, Retention: f.settings.retention,
 	})
 	if err != nil {
+		f.snapshot = store.Crash() // what the boot has committed stays
 		return errors.Join(err, store.Close())
 	}
 	f.mu.Lock()

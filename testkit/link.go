@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/swampd/swampd/actors"
-	"github.com/swampd/swampd/gateway"
 	"github.com/swampd/swampd/messages"
 )
 
@@ -23,48 +21,12 @@ var errNoAnswer = errors.New("testkit: no answer to the enrollment")
 
 // link is one connection of a worker.
 type link struct {
-	end     *gateway.PipeEnd
+	*Socket
 	dropped bool // by the test; guarded by the worker's mutex
-
-	half atomic.Bool // nothing gets through any more, and neither end knows
 
 	mu      sync.Mutex
 	cut     bool // what still comes is lost
 	answers map[string]chan *messages.Frame
-}
-
-// weather is the orchestrator as it is reached through the network.
-type weather struct {
-	*actors.System
-	link *link
-}
-
-// Connect implements [actors.Orchestrator].
-func (w weather) Connect(conn actors.Conn, info actors.ConnInfo) (actors.Session, error) {
-	return w.System.Connect(weatherConn{conn, w.link}, info)
-}
-
-// weatherConn is the orchestrator's end of a link that may be half open.
-type weatherConn struct {
-	actors.Conn
-	link *link
-}
-
-// Send implements [actors.Conn].
-func (c weatherConn) Send(f *messages.Frame) error {
-	if c.link.half.Load() {
-		return nil
-	}
-	return c.Conn.Send(f)
-}
-
-// Ping implements [actors.Conn].
-func (c weatherConn) Ping(ctx context.Context) error {
-	if c.link.half.Load() {
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}
-	return c.Conn.Ping(ctx)
 }
 
 func (l *link) expect(id string) <-chan *messages.Frame {
@@ -105,7 +67,7 @@ func (w *Worker) cut() {
 	l.mu.Lock()
 	l.cut = true
 	l.mu.Unlock()
-	_ = l.end.Close(messages.CodeUnavailable, "cut") // it never fails
+	l.Close()
 	w.news.ring()
 }
 
@@ -132,23 +94,18 @@ func (w *Worker) dialUntilAnswered(ctx context.Context, forget bool) error {
 
 // dial connects and enrolls, and starts to read.
 func (w *Worker) dial(ctx context.Context, forget bool) error {
-	system, err := w.f.up(ctx)
-	if err != nil {
-		return err
-	}
 	w.mu.Lock()
 	info := actors.ConnInfo{Remote: w.is.remote, Loopback: w.is.loopback}
 	old := w.link
 	w.mu.Unlock()
-	l := &link{answers: make(map[string]chan *messages.Frame)}
-	end, err := gateway.Pipe(weather{system, l}, info)
+	socket, err := w.f.Dial(ctx, info)
 	if err != nil {
 		return err
 	}
-	l.end = end
+	l := &link{Socket: socket, answers: make(map[string]chan *messages.Frame)}
 	result, err := w.enroll(ctx, l, forget)
 	if err != nil {
-		_ = end.Close(messages.CodeUnavailable, "not enrolled") // it never fails
+		l.Close()
 		return err
 	}
 	w.mu.Lock()
@@ -161,7 +118,7 @@ func (w *Worker) dial(ctx context.Context, forget bool) error {
 		old.mu.Lock()
 		old.cut = true
 		old.mu.Unlock()
-		w.f.run(func() { _ = old.end.Close(messages.CodeUnavailable, "dialled anew") })
+		w.f.run(old.Close)
 	}
 	w.f.run(func() { w.read(l) })
 	for _, d := range again {

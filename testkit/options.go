@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -20,8 +21,10 @@ type settings struct {
 	shipEnv      []string
 	retention    actors.Retention
 	hooks        []func(actors.Point)
+	lose         func(actors.Point) bool
 	journal      memstore.Options
 	patience     time.Duration
+	log          slog.Handler
 	faults       bool // the test breaks things on purpose
 	everyCommit  bool
 	jitter       bool
@@ -60,6 +63,10 @@ func WithHook(fn func(actors.Point)) Option {
 	return func(s *settings) { s.hooks = append(s.hooks, fn) }
 }
 
+// WithLoss loses the messages to actors that fn says, which no message inside a process ever is: it shows that a test sees
+// what an orchestrator does that forgets something.
+func WithLoss(fn func(actors.Point) bool) Option { return func(s *settings) { s.lose = fn } }
+
 // WithFaults says that the test breaks things by itself: the audit gives the actors time to repair them, and does not mind
 // that some have panicked.
 func WithFaults() Option { return func(s *settings) { s.faults = true } }
@@ -73,8 +80,11 @@ func WithJournal(options memstore.Options) Option {
 	return func(s *settings) { s.journal = options }
 }
 
+// WithLog sends the orchestrator's log to h. Without it, the last part of the log is shown when the test has failed.
+func WithLog(h slog.Handler) Option { return func(s *settings) { s.log = h } }
+
 // A PanicAt is a place for a panic: the Nth time that a Point of that stage, kind of actor and command is reached. An
-// empty field is any.
+// empty field is any, but for a stage before a decision, which has to be named: nothing has happened there.
 type PanicAt struct {
 	Stage, Kind, Command string
 	// ID is the actor's, or a part of it; empty is any.
@@ -91,6 +101,9 @@ func WithPanic(at PanicAt) Option {
 	last := first + max(at.Times, 1) - 1
 	matches := func(want, have string) bool { return want == "" || want == have }
 	hook := func(p actors.Point) {
+		if at.Stage == "" && p.Stage == beforeAll {
+			return
+		}
 		if !matches(at.Stage, p.Stage) || !matches(at.Kind, p.Kind) || !matches(at.Command, p.Command) || !strings.Contains(p.ID, at.ID) {
 			return
 		}
@@ -108,12 +121,18 @@ func WithPanic(at PanicAt) Option {
 	}
 }
 
-// WithJitter delays each actor at each Point by up to most, by chance from a seed: who comes first changes with the
+// beforeAll is the stage of a Point before anything has been decided.
+const beforeAll = "received"
+
+// WithJitter delays each actor before and after each commit by up to most, by chance from a seed: who comes first changes with the
 // seed. In a bubble it costs no time.
 func WithJitter(seed uint64, most time.Duration) Option {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
-	hook := WithHook(func(actors.Point) {
+	hook := WithHook(func(p actors.Point) {
+		if p.Stage == beforeAll {
+			return
+		}
 		mu.Lock()
 		wait := time.Duration(random.Int64N(int64(most) + 1))
 		mu.Unlock()

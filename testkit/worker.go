@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -201,7 +200,7 @@ func (w *Worker) HalfOpen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.link != nil {
-		w.link.half.Store(true)
+		w.link.HalfOpen()
 	}
 }
 
@@ -418,8 +417,8 @@ func (w *Worker) Send(frame *messages.Frame) {
 	w.mu.Lock()
 	l := w.link
 	w.mu.Unlock()
-	if l != nil && !l.half.Load() {
-		_ = l.end.Write(context.WithoutCancel(w.f.ctx), frame) // a frame on a socket that has gone is lost
+	if l != nil {
+		l.Send(frame)
 	}
 }
 
