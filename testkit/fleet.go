@@ -79,7 +79,7 @@ func (f *Fleet) boot() error {
 	system, err := actors.Start(f.ctx, actors.Config{
 		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
 		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
-		Lose: f.settings.lose, Retention: f.settings.retention,
+		Lose: f.settings.lose, Retention: f.settings.retention, AuditEvery: f.settings.auditEvery,
 	})
 	if err != nil {
 		f.snapshot = store.Crash() // what the boot has committed stays

@@ -20,6 +20,7 @@ type settings struct {
 	loopback     int
 	shipEnv      []string
 	retention    actors.Retention
+	auditEvery   time.Duration
 	hooks        []func(actors.Point)
 	lose         func(actors.Point) bool
 	journal      memstore.Options
@@ -53,6 +54,9 @@ func WithShippedEnv(env ...string) Option { return func(s *settings) { s.shipEnv
 
 // WithRetention sets how long what is over is kept.
 func WithRetention(r actors.Retention) Option { return func(s *settings) { s.retention = r } }
+
+// WithAuditEvery sets how often the orchestrator looks at its own books. Default: every 30 s.
+func WithAuditEvery(d time.Duration) Option { return func(s *settings) { s.auditEvery = d } }
 
 // WithPatience sets how long a method waits before it fails the test: 20 s by default, in a bubble an hour.
 func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }

@@ -1,0 +1,170 @@
+package sim_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/swampd/swampd/testkit/sim"
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // a scenario makes much garbage and keeps nothing
+	goleak.VerifyTestMain(m)
+}
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is no number: %v", name, err)
+	}
+	return n
+}
+
+// known are the seeds that have found something.
+func known(t *testing.T) []uint64 {
+	t.Helper()
+	file, err := os.Open("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var seeds []uint64
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		word, _, _ := strings.Cut(lines.Text(), " ")
+		if word == "" || word == "#" {
+			continue
+		}
+		seed, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			t.Fatalf("testdata/seeds.txt: %v", err)
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
+// TestSimulation plays SEEDS scenarios from SIM_FROM on, and those that have found something before. SIM_SEED plays one, and
+// shows all that happens in it.
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	if seed := number(t, "SIM_SEED", 0); seed > 0 {
+		replay(t, seed)
+		return
+	}
+	seeds := known(t)
+	from := number(t, "SIM_FROM", 1)
+	count := number(t, "SEEDS", 40)
+	for seed := from; seed < from+count; seed++ {
+		seeds = append(seeds, seed)
+	}
+	var mu sync.Mutex
+	var sum sim.Tally
+	t.Run("seeds", func(t *testing.T) {
+		next := make(chan uint64, len(seeds))
+		for _, seed := range seeds {
+			next <- seed
+		}
+		close(next)
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				for seed := range next {
+					tally := play(t, seed)
+					mu.Lock()
+					add(&sum, tally)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	t.Logf("%d seeds: %+v", len(seeds), sum)
+	if len(seeds) < 200 {
+		return
+	}
+	for i := range reflect.TypeOf(sum).NumField() {
+		if reflect.ValueOf(sum).Field(i).Int() == 0 {
+			t.Errorf("in %d seeds there was no single %s: the simulation does not get there", len(seeds), reflect.TypeOf(sum).Field(i).Name)
+		}
+	}
+}
+
+// play plays one seed. One that fails is made shorter, and shown.
+func play(t *testing.T, seed uint64) sim.Tally {
+	t.Helper()
+	s := sim.Generate(seed)
+	r := sim.Run(t, s)
+	if len(r.Findings) > 0 {
+		show(t, s, r)
+	}
+	return r.Tally
+}
+
+func show(t *testing.T, s sim.Scenario, r sim.Report) {
+	t.Helper()
+	short, last := sim.Explain(t, s, r.Class)
+	if len(last.Findings) == 0 {
+		short, last = s, r
+	}
+	t.Errorf("seed %d fails. Play it again with\n\n    SIM_SEED=%d .ci/run sim\n\n%s\n\nWhat it takes, %d of %d operations:\n\n%s\nWith these alone: %s",
+		s.Seed, s.Seed, strings.Join(r.Findings, "\n"), len(short.Ops), len(s.Ops), short, strings.Join(last.Findings, "\n"))
+}
+
+// replay plays one seed and shows all of it.
+func replay(t *testing.T, seed uint64) {
+	t.Helper()
+	s := sim.Generate(seed)
+	r := sim.Run(t, s)
+	t.Logf("%s\n%+v", s, r.Tally)
+	if len(r.Findings) == 0 {
+		return
+	}
+	t.Logf("what happened:\n%s\n%s", r.Log, strings.Join(r.Stories, "\n"))
+	show(t, s, r)
+}
+
+func add(sum *sim.Tally, more sim.Tally) {
+	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(more)
+	for i := range to.NumField() {
+		to.Field(i).SetInt(to.Field(i).Int() + from.Field(i).Int())
+	}
+}
+
+// The same seed is the same scenario, to the nanosecond: else a failure could not be looked at again.
+func TestSimulation_TheSameSeedIsTheSameScenario(t *testing.T) {
+	t.Parallel()
+	from := number(t, "SIM_FROM", 1)
+	for seed := from; seed < from+number(t, "SIM_TWICE", 25); seed++ {
+		a, b := sim.Run(t, sim.Generate(seed)), sim.Run(t, sim.Generate(seed))
+		if a.Trace != b.Trace {
+			t.Errorf("seed %d: traces %x and %x\n%+v\n%+v", seed, a.Trace, b.Trace, a.Tally, b.Tally)
+		}
+	}
+}
+
+func TestGenerate_TheSameSeedIsTheSameList(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(1); seed <= 200; seed++ {
+		if a, b := sim.Generate(seed).String(), sim.Generate(seed).String(); a != b {
+			t.Fatalf("seed %d:\n%s\n%s", seed, a, b)
+		}
+	}
+	if a, b := sim.Generate(1).String(), sim.Generate(2).String(); a == b {
+		t.Error(fmt.Sprintf("seeds 1 and 2 are the same:\n%s", a))
+	}
+}
