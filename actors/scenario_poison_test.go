@@ -43,6 +43,35 @@ func TestPoison_ACommandThatPanicsEveryTimeIsGivenUpAndNothingElse(t *testing.T)
 	}
 }
 
+// A step that cannot go on while a worker runs it has the worker kill it: nobody else would, and the slot would stay taken.
+func TestPoison_AStepThatFailsWhileItRunsLeavesNoLeaseBehind(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"beginStep", "leaseUp"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				at := testkit.PanicAt{Stage: "decided", Kind: "step", ID: "run-0001", Times: 12}
+				if command != "beginStep" {
+					at.Command = command
+				}
+				f := testkit.Start(t, testkit.WithPanic(at), testkit.WithQueueTimeout(time.Hour))
+				f.Worker("gpu-1", gpu(), testkit.OnDispatch(func(d *testkit.Dispatch) {
+					if d.Accept().Params.GetRunId() != "run-0001" {
+						d.Succeed()
+					} else if d.Cancellation() {
+						d.Cancelled()
+					}
+				}))
+				f.Settle()
+				run := f.Submit(single)
+				run.WaitStatus(messages.RunFailed)
+				run.WaitEvent(messages.EventStepFailed, "code=internal")
+				f.Submit(single).WaitStatus(messages.RunSucceeded)
+			})
+		})
+	}
+}
+
 func TestPoison_ASubmitThatPanicsEveryTimeIsAnsweredWithInternal(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {

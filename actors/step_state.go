@@ -271,7 +271,7 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 	case adoptionElapsed:
 		return s.notAdopted("it did not come back in time", at)
 	case poisoned:
-		return s.poisoned(at)
+		return s.poisoned(c, at)
 	}
 	return s, decision{}
 }
@@ -390,6 +390,9 @@ func (s *stepState) leaveLine(at moment) {
 
 // end is the commit of the step's end.
 func (s stepState) end(d decision, status messages.StepStatus, text, code string, at moment) (stepState, decision) {
+	if status == messages.StepCancelled && s.code == string(messages.CodeInternal) { // a fault of ours has killed it
+		status, text, code = messages.StepFailed, s.errText, s.code
+	}
 	s.status, s.errText, s.code, s.endedAt, s.awaiting = status, text, code, at.now, false
 	s.version++
 	d.writes = append(d.writes, s.write())
@@ -576,17 +579,28 @@ func (s stepState) refused(c commitRefused) (stepState, decision) {
 	return s, decision{} // whoever asked asks again
 }
 
-func (s stepState) poisoned(at moment) (stepState, decision) {
+// poisoned fails the step. A dispatch that is in flight is killed before: it would hold its slot, and nobody would be left
+// who knows of it.
+func (s stepState) poisoned(c poisoned, at moment) (stepState, decision) {
 	const text = "internal error: the step's actor panicked at the same command each time"
+	code := string(messages.CodeInternal)
+	_, over := c.cmd.(leaseEnded)
 	switch {
-	case s.status == messages.StepQueued:
-		return s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, string(messages.CodeInternal), at)
 	case s.status.Ended():
 		return s, decision{}
-	default:
-		s.awaiting = false
-		return s.end(decision{}, messages.StepFailed, text, string(messages.CodeInternal), at)
+	case s.status == messages.StepQueued:
+		return s.endEpisode(messages.PendingCancelled, messages.StepFailed, text, code, at)
+	case s.awaiting || over:
+		return s.end(decision{}, messages.StepFailed, text, code, at)
+	case s.code == code: // it is being killed
+		return s, decision{}
 	}
+	if s.cancelAt.IsZero() {
+		s.cancelAt, s.cancelBy = at.now, "swampd"
+	}
+	s.forced, s.errText, s.code = true, text, code
+	s.version++
+	return s, decision{writes: []write{s.write()}}
 }
 
 func (s stepState) event(kind string, at moment) *messages.RunEvent {
