@@ -246,6 +246,8 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 	case slotNoted:
 		l.slotKnows = true
 		return l.mayLeave()
+	case lookAgain:
+		return l.mayLeave()
 	case schedulerStarted:
 		// It has read the leases that had not ended. This one may have since, before it heard of the new scheduler.
 		l.slotKnows, l.tellSlot = l.slotKnows && l.state.Ended(), true

@@ -57,6 +57,10 @@ type runner[S any] struct {
 // ownCommand is what an actor has sent to itself. It dies with the actor, where what others have sent does not.
 type ownCommand struct{ cmd any }
 
+// lookAgain is what an actor sends to itself after a panic: what it was started for is lost, and it may be that nothing
+// else ever comes, so it looks whether it is needed.
+type lookAgain struct{}
+
 // flushBatch is what a gathering actor sends to itself, behind what has arrived.
 type flushBatch struct{}
 
@@ -108,6 +112,7 @@ func (r *runner[S]) started(ctx actor.Context) {
 		const start = "start"
 		r.guard(start, func() { r.ensureLoaded(ctx, nil) })
 		r.info.succeeded(start)
+		ctx.Send(ctx.Self(), ownCommand{lookAgain{}})
 	}
 }
 

@@ -1,8 +1,12 @@
 package actors_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/testkit"
@@ -80,6 +84,45 @@ func TestPoison_ASubmitThatPanicsEveryTimeIsAnsweredWithInternal(t *testing.T) {
 			t.Errorf("got %v, want internal", err)
 		}
 	})
+}
+
+// What a panic has taken away may have been all that an actor was started for.
+func TestPanics_AnActorThatNobodyNeedsLeaves(t *testing.T) {
+	t.Parallel()
+	for _, at := range []testkit.PanicAt{
+		{Stage: "decided", Kind: "run", Command: "submitRun", Times: 6}, // the last one after it was given up
+		{Stage: "decided", Kind: "run", Command: "cancelRun"},
+		{Stage: "decided", Kind: "token", Command: "revokeToken"},
+		{Stage: "decided", Kind: "lease", Command: "leaseFrame"},
+	} {
+		t.Run(at.Kind+" "+at.Command, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				f := testkit.Start(t, testkit.WithPanic(at))
+				w := f.Worker("gpu-1", gpu(), testkit.AutoRun())
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				for _, params := range []proto.Message{
+					&messages.WorkflowRunParams{RunId: "no-such-run", File: "test.yaml", Source: single}, // it does not get there, or ends
+					&messages.RunCancelParams{RunId: "no-such-one"}, &messages.WorkerTokenRevokeParams{Name: "no-such-token"},
+				} {
+					_, _ = f.Do(ctx, messages.VerbVersion, params, nil) // some are refused
+				}
+				w.Send(&messages.Frame{Id: "no-such-lease.0.1/1", Body: &messages.Frame_Response{
+					Response: messages.NewResponse(messages.VerbWorkerDispatch, &messages.DispatchResult{Status: "succeeded"}),
+				}})
+				f.Advance(10 * time.Minute)
+				for _, a := range f.Actors() {
+					if strings.Contains(a.GetPid(), "no-such") {
+						t.Errorf("actor %s is still there", a.GetPid())
+					}
+				}
+				if n := f.Metrics().Restarts; n == 0 {
+					t.Error("nothing has panicked")
+				}
+			})
+		})
+	}
 }
 
 func TestPoison_ASchedulerThatGivesUpEndsTheProcess(t *testing.T) {
