@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"reflect"
 	"runtime"
@@ -94,12 +93,13 @@ func TestSimulation(t *testing.T) {
 		}
 	})
 	t.Logf("%d seeds: %+v", len(seeds), sum)
-	if len(seeds) < 200 {
-		return
-	}
 	for i := range reflect.TypeOf(sum).NumField() {
-		if reflect.ValueOf(sum).Field(i).Int() == 0 {
-			t.Errorf("in %d seeds there was no single %s: the simulation does not get there", len(seeds), reflect.TypeOf(sum).Field(i).Name)
+		name, enough := reflect.TypeOf(sum).Field(i).Name, 200
+		if name == "Refused" || name == "Poisoned" { // it takes a panic that comes five times in a row
+			enough = 2000
+		}
+		if len(seeds) >= enough && reflect.ValueOf(sum).Field(i).Int() == 0 {
+			t.Errorf("in %d seeds there was no single %s: the simulation does not get there", len(seeds), name)
 		}
 	}
 }
@@ -165,6 +165,6 @@ func TestGenerate_TheSameSeedIsTheSameList(t *testing.T) {
 		}
 	}
 	if a, b := sim.Generate(1).String(), sim.Generate(2).String(); a == b {
-		t.Error(fmt.Sprintf("seeds 1 and 2 are the same:\n%s", a))
+		t.Errorf("seeds 1 and 2 are the same:\n%s", a)
 	}
 }
