@@ -120,7 +120,8 @@ func (a *Agent) perform(s *session, frame string, p *messages.DispatchParams) {
 	id := p.GetDispatchId()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	f := a.out.begin(id, frame)
-	d := &dispatch{id: id, flow: f, pipe: a.newPipe(f), fence: newFenceBoard(), cancel: cancel, kill: make(chan struct{})}
+	kill := make(chan struct{})
+	d := &dispatch{id: id, flow: f, pipe: a.newPipe(f, kill), fence: newFenceBoard(), cancel: cancel, kill: kill}
 	d.hidden.Store(&a.secrets)
 	d.hide(p.GetCredential())
 	t := s.taskOf(p, d)

@@ -29,7 +29,7 @@ func (a *Agent) onAck(frame string, offset uint32, done bool) {
 	if f, ok := a.out.flows[id]; !ok || f.frame != frame {
 		return
 	}
-	a.out.ack(id, offset, time.Now())
+	a.repeatLater(a.out.ack(id, offset, time.Now()))
 	switch d := a.dispatches[id]; {
 	case done && d != nil:
 		// It was given up over there, so nobody may count on it here: it must not run beside its successor.

@@ -57,10 +57,11 @@ func (a *Agent) promised(s *session, sent time.Duration) {
 }
 
 // moveFence makes the fence of a step that of its session, unless the orchestrator has not said whether the step goes
-// on: then it still lives by the last promise of the one before. Within a session a fence moves only forward; the next
-// one may have other terms, and those hold. The caller holds a.mu.
+// on: then it still lives by the last promise of the one before. A step that was asked to end at its fence ends, whatever
+// is promised afterwards. Within a session a fence moves only forward; the next one may have other terms, and those hold.
+// The caller holds a.mu.
 func (a *Agent) moveFence(d *dispatch, s *session) {
-	if d.flow.muted {
+	if d.flow.muted || d.fenced {
 		return
 	}
 	d.fence.set(s.fence)

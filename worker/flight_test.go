@@ -433,6 +433,41 @@ func TestAgent_TheFenceEndsWhatRunsInTheWorkersOwnProcess(t *testing.T) {
 	}
 }
 
+func TestAgent_AStepThatItsFenceHasAskedToEndIsKilledWhateverIsPromised(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		killed := make(chan time.Time, 1)
+		o := startAgent(t, func(ctx context.Context, task Task, started func(), _ Output) Outcome {
+			started()
+			<-ctx.Done()
+			<-task.Kill
+			killed <- time.Now()
+			return Outcome{Status: OutcomeCancelled, Code: CodeCancelled}
+		})
+		promise := time.Now()
+		o.refuse = func(try int) error {
+			if try > 1 && time.Since(promise) < fencedAfter-2*time.Second {
+				return errDialled
+			}
+			return nil
+		}
+		o.run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		c = o.cut(c)
+		if d := cmp.Diff([]string{"d1/1 running 0"}, c.inFlight()); d != "" {
+			t.Error(d)
+		}
+		time.Sleep(time.Until(promise.Add(fencedAfter + time.Second)))
+		c.admit()
+		c.takes("d1")
+		c.expect("d1/1 lost worker_lost")
+		if d := (<-killed).Sub(promise); d != killedAfter {
+			t.Errorf("KILL after %v", d)
+		}
+	})
+}
+
 func TestAgent_PromisesOfASessionCountForWhatItHasTakenOver(t *testing.T) {
 	tests := []struct {
 		name   string

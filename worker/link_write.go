@@ -51,9 +51,6 @@ func (a *Agent) take(batch []*messages.Frame) []*messages.Frame {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	batch, waits := a.out.take(batch, batchBytes, time.Now())
-	if waits && !a.repeatSet {
-		a.repeatSet = true
-		a.repeating.Reset(repeatTime)
-	}
+	a.repeatLater(waits)
 	return batch
 }

@@ -69,6 +69,14 @@ func (a *Agent) flush() {
 	a.wake()
 }
 
+// repeatLater has repeat called if something waits for an acknowledgement, and nothing has before. The caller holds a.mu.
+func (a *Agent) repeatLater(waits bool) {
+	if waits && !a.repeatSet {
+		a.repeatSet = true
+		a.repeating.Reset(repeatTime)
+	}
+}
+
 // repeat sends again what nobody has acknowledged. It runs on the timer a.repeating.
 func (a *Agent) repeat() {
 	a.mu.Lock()

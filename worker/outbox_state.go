@@ -245,20 +245,22 @@ func (o *outbox) repeats(now time.Time) (next time.Time) {
 	return next
 }
 
-// ack takes what the orchestrator says is durable.
-func (o *outbox) ack(id string, offset uint32, now time.Time) {
+// ack takes what the orchestrator says is durable. It tells whether more of the flow waits for an acknowledgement from now
+// on, so that somebody has to call repeats in repeatTime.
+func (o *outbox) ack(id string, offset uint32, now time.Time) (waits bool) {
 	f, ok := o.flows[id]
 	if !ok || min(offset, f.sent) <= f.acked {
-		return
+		return false
 	}
 	offset = min(offset, f.sent) // what was not sent cannot be durable
 	o.charge(f, func() { f.acked = offset })
 	f.forgetUpTo(offset)
 	f.waits = time.Time{}
-	if f.sent > f.acked || f.final != nil && !f.finalDue {
+	if waits = f.sent > f.acked || f.final != nil && !f.finalDue; waits {
 		f.waits = now
 	}
 	o.serve()
+	return waits
 }
 
 // drop ends a flow: nothing of it is sent any more, and its writer fails.

@@ -224,3 +224,18 @@ func TestOutbox_WhatWasNotSentCannotBeAcknowledged(t *testing.T) {
 	}
 	o.ack("unknown", 1, t0())
 }
+
+func TestOutbox_AnAcknowledgementSaysWhetherMoreIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(1)
+	f := o.begin("d", "d/1")
+	put(&o, f, Stdout, make([]byte, 3*chunkBytes), t0())
+	o.take(nil, 1<<30, t0())
+	o.repeats(t0().Add(repeatTime)) // all of it is due again, and nobody is told to wait for an acknowledgement
+	if !o.ack("d", chunkBytes, t0().Add(repeatTime)) {
+		t.Error("the rest is not waited for")
+	}
+	if o.ack("d", 3*chunkBytes, t0().Add(repeatTime)) {
+		t.Error("something is waited for")
+	}
+}

@@ -13,7 +13,8 @@ import (
 const spoolRetry = time.Second
 
 // pipe brings the output of one dispatch to the outbox: at once while there is credit, else by way of the disk, in the
-// order in which it was written. Only when the disk takes nothing more either, the writer waits.
+// order in which it was written. Only when the disk takes nothing more either, the writer waits; that of a step that was
+// killed does not, and what comes then is thrown away.
 //
 //	sink ── credit ──────────────────────> outbox
 //	   └─── none, or something waits ──> spool ── feed, as there is credit ──^
@@ -23,6 +24,7 @@ type pipe struct {
 	a     *Agent
 	f     *flow
 	spool *spool        // nil: there is no disk
+	kill  chan struct{} // closed when the step is killed
 	room  chan struct{} // tells the writer to look again
 	more  chan struct{} // tells feed to look again
 
@@ -32,8 +34,8 @@ type pipe struct {
 }
 
 // newPipe returns the pipe of a flow that has just begun. The caller holds a.mu.
-func (a *Agent) newPipe(f *flow) *pipe {
-	p := &pipe{a: a, f: f, room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+func (a *Agent) newPipe(f *flow, kill chan struct{}) *pipe {
+	p := &pipe{a: a, f: f, kill: kill, room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 	if a.cfg.CacheDir != "" {
 		a.spools++
 		p.spool = newSpool(filepath.Join(spoolRoot(a.cfg.CacheDir), strconv.Itoa(a.spools)), a.cfg.SpoolBytes)
@@ -55,8 +57,8 @@ func (p *pipe) send(stream Stream, b []byte) error {
 				return err
 			}
 		}
-		if n == 0 {
-			p.wait(retry)
+		if n == 0 && !p.wait(retry) {
+			return errDropped
 		}
 		b = b[n:]
 	}
@@ -145,18 +147,21 @@ func (a *Agent) spoolFails(err error) {
 	}
 }
 
-// wait returns when there may be room again.
-func (p *pipe) wait(retry time.Duration) {
-	if retry == 0 {
-		<-p.room
-		return
+// wait returns when there may be room again, or false when the step was killed.
+func (p *pipe) wait(retry time.Duration) bool {
+	var again <-chan time.Time // never
+	if retry > 0 {
+		timer := time.NewTimer(retry)
+		defer timer.Stop()
+		again = timer.C
 	}
-	timer := time.NewTimer(retry)
-	defer timer.Stop()
 	select {
 	case <-p.room:
-	case <-timer.C:
+	case <-again:
+	case <-p.kill:
+		return false
 	}
+	return true
 }
 
 // feed moves what is on disk into the outbox, until nothing is left or nobody wants it. It touches the disk only without

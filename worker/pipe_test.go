@@ -16,11 +16,11 @@ import (
 	"github.com/swampd/swampd/messages"
 )
 
-// outputBytes is what a test's step prints: each byte tells where it stands.
+// outputBytes is what a test's step prints: each byte tells where it stands, and none looks like the token.
 func outputBytes(from, n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
-		p[i] = byte((from + i) * 31 >> 5)
+		p[i] = byte((from+i)*31>>5) | 0x80
 	}
 	return p
 }
