@@ -147,6 +147,9 @@ func (sys *System) auditOnce() error {
 	if err != nil {
 		return err
 	}
+	if !sys.Ready() { // it stops: what waits is not handed out any more
+		return nil
+	}
 	for _, f := range audit(second) {
 		if !suspects[f.key()] {
 			continue

@@ -20,6 +20,7 @@ import (
 type schedulerState struct {
 	epoch    uint64
 	loopback bool // unplaced steps run on loopback only
+	closed   bool // nothing is handed out any more
 	workers  map[string]*poolWorker
 	classes  map[string]*demandClass
 	offers   map[string]*offer // by queue id, those that are assigned too
@@ -71,6 +72,9 @@ type workerStirred struct{ worker string }
 // workerGone says that a worker's actor has left: it is disconnected and has no leases.
 type workerGone struct{ worker string }
 
+// closePool ends all handing out: the orchestrator stops.
+type closePool struct{}
+
 // deadlineElapsed is the scheduler's one timer.
 type deadlineElapsed struct{}
 
@@ -113,6 +117,8 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 		}
 	case deadlineElapsed:
 		s.elapsed(&d, at)
+	case closePool:
+		s.closed = true
 	case askWhy:
 		d.then(respond{to: c.answer, result: s.why(c.placements)})
 	case poisoned:
@@ -236,6 +242,9 @@ func (w *poolWorker) free() int {
 // choose picks the worker for a class: most free slots, then name.
 func (s *schedulerState) choose(c *demandClass) *poolWorker {
 	var best *poolWorker
+	if s.closed {
+		return nil
+	}
 	for _, w := range s.workers {
 		free := w.free()
 		if free <= 0 || !s.fit(c, w) {
@@ -441,7 +450,7 @@ func (s *schedulerState) changed(w *poolWorker, d *decision) {
 
 // serve hands the oldest steps that the worker can serve to it, while it has slots.
 func (s *schedulerState) serve(w *poolWorker, d *decision) {
-	for w.free() > 0 {
+	for w.free() > 0 && !s.closed {
 		var oldest *offer
 		for _, c := range s.classes {
 			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.fit(c, w) {
@@ -564,6 +573,9 @@ func (s *schedulerState) reason(c *demandClass) string {
 		}
 		if parts = append(parts, out...); len(parts) > 0 {
 			return strings.Join(parts, ", ")
+		}
+		if s.closed {
+			return "the orchestrator stops"
 		}
 		return "a matching worker has a free slot"
 	case connected == 0:

@@ -354,6 +354,45 @@ func TestScheduler_SaysWhyAStepWaits(t *testing.T) {
 	}
 }
 
+func TestScheduler_HandsOutNothingOnceItIsClosed(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(1, false)
+	know(s, "a", 2, messages.WorkerIdle)
+	at := walkNow()
+	given := func(d decision) (n int) {
+		for _, e := range d.effects {
+			if e, ok := e.(tell); ok {
+				switch m := e.msg.(type) {
+				case assignStep:
+					n++
+				case slotsReserved:
+					for _, g := range m.grants {
+						if g.ok {
+							n++
+						} else if g.why != "waiting for a worker matching target 'a': the orchestrator stops" {
+							t.Errorf("it waits because %q", g.why)
+						}
+					}
+				}
+			}
+		}
+		return n
+	}
+	target := messages.Placement{Target: "a"}
+	offer := func(id string) offerStep {
+		return offerStep{step: stepAddress("r", "j", id), queueID: id, dispatchID: "d" + id, placement: target, place: 1}
+	}
+	ask := reserveSlots{run: runAddress("r"), question: 1, items: []reserveItem{{0, "d0", target}}}
+	if _, d := stepScheduler(s, offer("1"), at); given(d) != 1 {
+		t.Fatal("nothing is handed out before")
+	}
+	for _, cmd := range []any{closePool{}, offer("2"), ask, workerStirred{"a"}, releaseSlot{dispatchID: "d1"}, deadlineElapsed{}, offer("3")} {
+		if _, d := stepScheduler(s, cmd, at); given(d) != 0 {
+			t.Errorf("%T hands something out", cmd)
+		}
+	}
+}
+
 func TestScheduler_LoopbackTakesUnplacedStepsAndNoOthers(t *testing.T) {
 	t.Parallel()
 	for _, loopback := range []bool{false, true} {

@@ -204,6 +204,13 @@ func (sys *System) fail(err error) {
 	})
 }
 
+// Quiesce is the first half of a Stop: no connection and no question is accepted any more, and no step handed out, while
+// what is under way goes on to be written down.
+func (sys *System) Quiesce() {
+	sys.ready.Store(false)
+	sys.tell(schedulerAddress(), closePool{})
+}
+
 // Stop ends the sessions, the questions from the edge, and the actors, in this order. What they had committed stays; the
 // rest is owed, and goes on at the next start. The journal stays open.
 func (sys *System) Stop(ctx context.Context) error {

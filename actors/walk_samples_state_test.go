@@ -250,6 +250,11 @@ func workerStates() map[string]func() workerState {
 	}
 	states["its drain is taken back"] = func() workerState { return sampleResuming(false) }
 	states["its drain, which is before a pause, is taken back"] = func() workerState { return sampleResuming(true) }
+	states["its drain is taken back, and it has said so"] = func() workerState {
+		w := sampleResuming(false)
+		w.saysDraining = false
+		return w
+	}
 	states["its drain was taken back while it was away"] = func() workerState {
 		w := sampleWorker(false, messages.IntentNone, messages.HealthOK, 2)
 		w.ordered = true
@@ -270,7 +275,7 @@ func sampleOrdered(connected, noted, held bool) workerState {
 
 func sampleResuming(held bool) workerState {
 	w := sampleOrdered(true, true, held)
-	w.resuming, w.resumers = true, []*answer{newAnswer()}
+	w.resuming, w.saysDraining, w.resumers = true, true, []*answer{newAnswer()}
 	return w
 }
 

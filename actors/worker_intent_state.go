@@ -72,7 +72,7 @@ type intentIs struct{}
 // as long as the instance, and one that was asked for here is asked for again.
 func (w *workerState) admitIntent(old workerState, same bool, p *messages.EnrollParams, d *decision, at moment) {
 	ordered, drains := same && old.ordered, p.GetIntent() == string(messages.IntentDraining)
-	w.orderNoted, w.ordered, w.resuming = drains, ordered, same && old.resuming
+	w.orderNoted, w.saysDraining, w.ordered, w.resuming = drains, drains, ordered, same && old.resuming
 	switch {
 	case drains && ordered && old.intent != messages.IntentDraining: // its drain was taken back while it was away
 		w.held = old.intent == messages.IntentPaused
@@ -94,14 +94,20 @@ func (w *workerState) admitIntent(old workerState, same bool, p *messages.Enroll
 	}
 	if w.resuming {
 		d.then(w.order(orderResume), arm{timerOrder, orderTime, orderElapsed{}})
+	} else {
+		d.then(w.endResuming(w.hasLeft())...)
 	}
 	d.then(w.pauseTimer(at)...)
+}
+
+func (w *workerState) hasLeft() error {
+	return messages.Faultf(messages.CodeConflict, "worker %s has left", w.name)
 }
 
 // beginDrain notes that the worker drains by itself from now on. A pause waits behind it for the next instance.
 func (w *workerState) beginDrain(reason string, d *decision, at moment) {
 	w.held = w.held || w.intent == messages.IntentPaused
-	w.intent, w.reason, w.intentAt, w.ordered, w.resuming = messages.IntentDraining, reason, at.now, false, false
+	w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, reason, at.now, false
 	d.drained = drainCause(reason)
 }
 
@@ -166,11 +172,14 @@ func (w workerState) orderAnswered(c orderAnswered) (workerState, decision) {
 	if c.session != w.session || c.action != orderResume || !w.resuming {
 		return w, decision{}
 	}
-	var err error
-	if w.intent == messages.IntentDraining {
-		err = messages.Faultf(messages.CodeConflict, "worker %s leaves already: it cannot be kept", w.name)
+	d := decision{effects: []effect{disarm{timerOrder}}}
+	if w.saysDraining {
+		d.then(w.endResuming(messages.Faultf(messages.CodeConflict, "worker %s leaves already: it cannot be kept", w.name))...)
+		return w, d
 	}
-	return w, decision{effects: append(w.endResuming(err), disarm{timerOrder})}
+	w, d = w.worksAgain(d)
+	d.then(w.endResuming(nil)...)
+	return w, d
 }
 
 // endResuming answers whoever waits for a drain to be taken back.

@@ -65,6 +65,7 @@ type workerState struct {
 	// sessionLives: the socket that the record names is there; false after a restart of the process.
 	sessionLives bool
 	awaiting     []address // steps that hope for the worker's return after a restart
+	saysDraining bool      // the last that this session has said of it
 	orderNoted   bool      // the worker has said that it drains
 	waiters      []*answer // of clients that wait for its departure
 	resuming     bool      // it is told that it need not leave after all
@@ -372,7 +373,7 @@ func (w workerState) disconnect(at moment) (workerState, decision) {
 func (w *workerState) farewell() []effect {
 	effects := w.answerWaiters(nil)
 	w.waiters = nil
-	return append(effects, w.endResuming(messages.Faultf(messages.CodeConflict, "worker %s has left", w.name))...)
+	return append(effects, w.endResuming(w.hasLeft())...)
 }
 
 // idle sets the time after which the actor of a worker that is gone looks whether it can leave.
@@ -397,7 +398,8 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 	}
 	var d decision
 	w.lastSeenAt = at.now
-	switch draining := c.params.GetIntent() == string(messages.IntentDraining); {
+	w.saysDraining = c.params.GetIntent() == string(messages.IntentDraining)
+	switch draining := w.saysDraining; {
 	case draining && w.intent != messages.IntentDraining:
 		w.beginDrain(c.params.GetReason(), &d, at)
 		w.version++
@@ -407,7 +409,8 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 		if !w.resuming {
 			d.then(disarm{timerOrder})
 		}
-	case w.intent == messages.IntentDraining && (w.orderNoted || !w.ordered || w.resuming):
+	case w.resuming: // it has not come to the end of the order yet
+	case w.intent == messages.IntentDraining && (w.orderNoted || !w.ordered):
 		// What it says now is what it does. Only an order that it has not seen yet is newer.
 		w, d = w.worksAgain(d)
 	default:

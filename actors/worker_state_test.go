@@ -74,6 +74,8 @@ func TestWorker_CellsOfWishes(t *testing.T) {
 	taken.ordered = true
 	waited := sampleOrdered(true, true, false)
 	waited.waiters = []*answer{newAnswer()}
+	kept := sampleResuming(false)
+	kept.saysDraining = false
 	checkCells(t, workerUnder(), []cell[workerState]{
 		{"a drain is durable, then told", idle, c["drain it"](), "worker draining; answer intentIs; send worker.order; arm order; owes scheduler workerKnown"},
 		{"one that drains already is drained", own, c["drain it"](), "answer intentIs"},
@@ -88,6 +90,9 @@ func TestWorker_CellsOfWishes(t *testing.T) {
 		{"a drain is taken back once the worker has said so", sampleOrdered(true, true, false), c["resume it"](), "send worker.order; arm order"},
 		{"and is told again until then", sampleResuming(false), orderElapsed{}, "send worker.order; arm order"},
 		{"its word that it works on ends the drain, for those who wait for it too", waited, c["reports"](), "worker idle; answer: conflict; send response; owes scheduler workerKnown"},
+		{"its word that it works on counts with its answer", sampleResuming(false), c["reports"](), "send response"},
+		{"its answer after that word", kept, c["order to go on answered"](), "worker idle; answer intentIs; owes scheduler workerKnown"},
+		{"another instance takes over meanwhile", sampleResuming(false), sampleEnroll("i2", 9), "worker idle; if token is at 2; answer: conflict; tell lease leaseLost; tell lease leaseLost; send response; owes scheduler workerKnown"},
 		{"its answer alone says that it leaves", sampleResuming(false), c["order to go on answered"](), "answer: conflict"},
 		{"the answer on an older socket says nothing", sampleResuming(false), c["an old socket answers"](), ""},
 		{"it leaves meanwhile", sampleResuming(false), c["socket ends"](), "worker disconnected; tell lease leaseSocketLost; tell lease leaseSocketLost; arm idle; answer: conflict; owes scheduler workerKnown"},

@@ -112,7 +112,7 @@ func (a *Agent) onlyConnection(end ending, enrolled bool) (StopReason, error) {
 func (a *Agent) lastWords(reason StopReason) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := len(a.life.known); n > 0 {
+	if n := len(a.life.known); n > 0 && !a.life.unheard {
 		a.cfg.Logger.Warn("the orchestrator has not acknowledged all results", messages.KeyCount, n)
 	}
 	switch {

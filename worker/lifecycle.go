@@ -31,6 +31,14 @@ func (a *Agent) Kill() {
 	a.tellDrain()
 }
 
+// Quit is Kill for whoever has ended the orchestrator itself: nobody is left to hear what was killed, and nobody misses it.
+func (a *Agent) Quit() {
+	a.mu.Lock()
+	a.life.unheard = true
+	a.mu.Unlock()
+	a.Kill()
+}
+
 // The actions of an order.
 const (
 	orderDrain  = "drain"

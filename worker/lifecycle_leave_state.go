@@ -66,6 +66,7 @@ type leaving struct {
 	forced  bool          // something was given up to leave
 	cut     int           // steps that the bound has ended
 	gone    bool          // it leaves now, whatever is owed
+	unheard bool          // there is nobody to report to
 
 	born     time.Time     // since when it runs
 	enrolled time.Time     // since when it is; zero while it is not
@@ -214,7 +215,7 @@ func (l *lifecycle) goBy() time.Time {
 		default:
 			return time.Time{}
 		}
-	case l.stage == killed && l.idle() && l.enrolled.IsZero():
+	case l.stage == killed && (l.unheard || l.idle() && l.enrolled.IsZero()):
 		return l.since // there is nobody to take leave of, and nothing to tell
 	case l.stage == killed:
 		return later(l.still, l.since).Add(forcedReport)

@@ -174,6 +174,7 @@ func TestLifecycle_GoesBy(t *testing.T) {
 		l.disconnected(60*time.Second, at(1))
 	}
 	drainAt := func(s float64) func(*lifecycle) { return func(l *lifecycle) { l.drain(StopSignal, "", at(s)) } }
+	unheard := func(l *lifecycle) { l.unheard = true }
 	killAt := func(s float64) func(*lifecycle) { return func(l *lifecycle) { l.kill(at(s)) } }
 	expireAt := func(s float64) func(*lifecycle) {
 		return func(l *lifecycle) {
@@ -207,6 +208,8 @@ func TestLifecycle_GoesBy(t *testing.T) {
 		{"a result from before the kill", "", []func(*lifecycle){result, killAt(2)}, 3, StopForced},
 		{"an idle one is killed", "", []func(*lifecycle){killAt(2)}, 3, StopForced},
 		{"one that is not connected is killed with nothing to tell", "", []func(*lifecycle){func(l *lifecycle) { l.disconnected(0, at(1)) }, killAt(2)}, 2, StopForced},
+		{"the result of a killed step that nobody is left to hear", "", []func(*lifecycle){unheard, step, killAt(2), func(l *lifecycle) { l.stepGone("a", stepLost, at(4)) }}, 2, StopForced},
+		{"a killed step of which nobody is left to hear", "", []func(*lifecycle){unheard, step, killAt(2)}, 7, StopForced},
 		{"a step at the bound is handed back", DrainHandback, []func(*lifecycle){step, drainAt(2), expireAt(5)}, 20, StopForced},
 		{"a step at the bound is cancelled", DrainCancel, []func(*lifecycle){step, drainAt(2), expireAt(5)}, 20, StopForced},
 		{"a step at the bound ends by itself", DrainFinish, []func(*lifecycle){step, drainAt(2), expireAt(5)}, 0, StopSignal},

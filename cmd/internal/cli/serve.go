@@ -149,7 +149,7 @@ func (a *app) serve(ctx context.Context, cfg daemon.Config, f *serveFlags) error
 		err          error
 	}
 	started := make(chan startResult, 1)
-	go func() { // ends with the start, and this function waits for it
+	go func() { // ends with the start; the process ends where nobody waits for it any more
 		o, err := a.host.Engine.Start(starting, cfg)
 		started <- startResult{o, err}
 	}()
@@ -158,11 +158,15 @@ func (a *app) serve(ctx context.Context, cfg daemon.Config, f *serveFlags) error
 	case s := <-signals:
 		cfg.Logger.Info("stopping", messages.KeySignal, s.String())
 		cancel(errInterrupted)
-		result := <-started
-		if result.err != nil {
-			return nil // it had not begun: nothing is lost
+		select {
+		case result := <-started:
+			if result.err != nil {
+				return nil // it had not begun: nothing is lost
+			}
+			o = result.orchestrator
+		case s := <-signals: // a large store takes a while to open
+			return stoppedAtOnce(cfg.Logger, s)
 		}
-		o = result.orchestrator
 	case result := <-started:
 		if result.err != nil {
 			return result.err
@@ -196,7 +200,12 @@ func stopOrchestrator(o daemon.Orchestrator, log *slog.Logger, signals <-chan os
 	case <-stopping.Done():
 		return context.Cause(stopping)
 	case s := <-signals:
-		log.Error("stopped at once by a second signal", messages.KeySignal, s.String())
-		return errFailed
+		return stoppedAtOnce(log, s)
 	}
+}
+
+// stoppedAtOnce is the end by a second signal. What was told is durable, and the rest is owed at the next start.
+func stoppedAtOnce(log *slog.Logger, s os.Signal) error {
+	log.Error("stopped at once by a second signal", messages.KeySignal, s.String())
+	return errFailed
 }

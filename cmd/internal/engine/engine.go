@@ -155,6 +155,9 @@ func (o *orchestrator) Failure() error {
 // store is closed, whatever went wrong between.
 func (o *orchestrator) Stop(ctx context.Context) error {
 	var errs []error
+	if o.system != nil {
+		o.system.Quiesce()
+	}
 	if o.gateway != nil {
 		// A peer that does not leave must not take the time of those behind it. What is cut here connects again.
 		leaving, cancel := context.WithTimeout(ctx, closingTime(ctx))
@@ -163,11 +166,13 @@ func (o *orchestrator) Stop(ctx context.Context) error {
 		}
 		cancel()
 	}
-	if o.own != nil {
-		errs = append(errs, o.own.stop(ctx))
-	}
 	if o.system != nil {
 		errs = append(errs, o.system.Stop(ctx))
+	}
+	if o.own != nil {
+		// After the books have closed: what its steps say of being killed for a restart must not be written down as a loss. The
+		// next start finds them as it finds those of a crash.
+		errs = append(errs, o.own.stop(ctx))
 	}
 	close(o.stopped)
 	o.work.Wait()
@@ -220,7 +225,7 @@ func startOwnWorker(o actors.Orchestrator, cfg daemon.Config, slots int, fail fu
 	go func() { // ends at stop, which waits for it
 		defer close(w.done)
 		reason, err := agent.Run(ctx)
-		if ctx.Err() == nil {
+		if ctx.Err() == nil { // else it was stopped
 			fail(fmt.Errorf("the loopback worker stopped (%s): %w", reason, err))
 		}
 	}()
@@ -230,6 +235,7 @@ func startOwnWorker(o actors.Orchestrator, cfg daemon.Config, slots int, fail fu
 // stop ends it and the steps that it runs.
 func (w *ownWorker) stop(ctx context.Context) error {
 	w.cancel()
+	w.agent.Quit()
 	select {
 	case <-w.done:
 		return nil
