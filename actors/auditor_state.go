@@ -136,7 +136,8 @@ func (b *books) auditSlots() []finding {
 		}
 	}
 	for worker := range b.workers {
-		want, have := slices.Sorted(slices.Values(leases[worker])), slices.Sorted(slices.Values(b.taken[worker]))
+		want := slices.Sorted(slices.Values(leases[worker]))
+		have := slices.Sorted(slices.Values(b.withoutClaims(worker, want)))
 		if !slices.Equal(want, have) {
 			f = append(f, finding{kindWorker, worker, fmt.Sprintf("has the leases %q, and the scheduler counts %q", want, have), workerAddress(worker)})
 		}
@@ -151,6 +152,18 @@ func (b *books) auditSlots() []finding {
 		f = append(f, finding{kindScheduler, kindScheduler, fmt.Sprintf("has %v in line, and the journal %v", b.waiting, waits), schedulerAddress()})
 	}
 	return f
+}
+
+// withoutClaims are the slots that the scheduler takes for taken, but for those of dispatches that the worker claims and that
+// may be adopted.
+func (b *books) withoutClaims(worker string, leases []string) []string {
+	claimed := b.workers[worker].GetClaimedLeases()
+	if len(claimed) == 0 {
+		return b.taken[worker]
+	}
+	return slices.DeleteFunc(slices.Clone(b.taken[worker]), func(dispatch string) bool {
+		return !slices.Contains(leases, dispatch) && slices.ContainsFunc(claimed, func(c string) bool { return dispatchOf(c) == dispatch })
+	})
 }
 
 // auditMatches: nothing waits beside a free match, refusals of a moment ago apart.

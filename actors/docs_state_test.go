@@ -86,7 +86,7 @@ func TestStatesPage_WhatTheEndOfALeaseMakesOfItsStep(t *testing.T) {
 			t.Errorf("no case for the row %q", row[0])
 			continue
 		}
-		after, _ := stepStep(c.step, leaseEnded{c.step.leaseID(), "a", c.wrote, &messages.Outcome{Status: c.status, Code: "c", Error: "e"}}, walkNow())
+		after, _ := stepStep(c.step, leaseEnded{lease: c.step.leaseID(), worker: "a", hasWrites: c.wrote, outcome: &messages.Outcome{Status: c.status, Code: "c", Error: "e"}}, walkNow())
 		if after.status != c.want || messages.Code(after.code) != c.code {
 			t.Errorf("%s: the step is %s with code %q, want %s with %q", row[0], after.status, after.code, c.want, c.code)
 		}

@@ -107,6 +107,8 @@ type moment struct {
 	// sequence is above every one before it: the order in line.
 	sequence uint64
 	epoch    uint64
+	// awakeSince is when the process last found that it had stood still; zero: never.
+	awakeSince time.Time
 }
 
 // class is the class of a commit when space is short.

@@ -73,6 +73,7 @@ type leaseState struct {
 	endedAt   time.Time
 	cancelAt  time.Time
 	forced    bool
+	excused   bool // a loss that is reported now is not its worker's
 
 	// Not durable.
 	session    uint64 // the last that spoke of it
@@ -85,6 +86,8 @@ type leaseState struct {
 	slotKnows  bool
 	// tellSlot: the scheduler does not know of the slot from a choice of its own.
 	tellSlot bool
+	claim    *claimLease // by its worker, after a restart has ended it
+	adopted  bool        // there is a next generation of it
 	// unknown is the id of a lease that there is no record of.
 	unknown string
 }
@@ -108,11 +111,16 @@ type cancelLease struct {
 // leaseSocketLost says that the worker's socket is gone.
 type leaseSocketLost struct{}
 
-// leaseNamed says that the worker's instance is back, at that version, and has named the dispatch as its own.
-type leaseNamed struct{ version uint64 }
+// leaseNamed says that the worker's instance is back, at that version and on that session, and has named the dispatch as
+// its own.
+type leaseNamed struct{ version, session uint64 }
 
 // leaseLost says that the dispatch cannot come back: its instance is gone, or has returned without it.
-type leaseLost struct{ reason string }
+type leaseLost struct {
+	reason string
+	// untaken: the same instance does not have it. Unless it was accepted it never arrived, or its refusal did not.
+	untaken bool
+}
 
 // graceElapsed, flushElapsed and backstopElapsed are the lease's timers.
 type (
@@ -140,9 +148,10 @@ type leaseHere struct {
 
 func (h leaseHere) identity() string { return h.lease }
 
-// leaseOver tells a worker that a lease has ended.
+// leaseOver tells a worker that a lease has ended and that its end is durable.
 type leaseOver struct {
 	lease   string
+	durable uint32        // output that is
 	refusal messages.Code // why the worker did not take it; empty: it did
 	text    string
 }
@@ -182,6 +191,7 @@ func (l leaseState) write() write {
 			Logged: l.logged, Offset: l.durable, Outcome: l.outcome, CreatedAt: messages.Time(l.createdAt),
 			EndedAt: messages.Time(l.endedAt), FirstLostAt: messages.Time(l.lostAt),
 			CancelRequestedAt: messages.Time(l.cancelAt), CancelForced: l.forced, WorkerVersion: l.handedAt,
+			Excused: l.excused,
 		},
 	}
 }
@@ -194,7 +204,7 @@ func leaseFrom(r *messages.LeaseRecord, version uint64, name string, def *workfl
 		attempt: r.GetAttempt(), def: def, state: messages.LeaseState(r.GetState()), hasWrites: r.GetHasWrites(),
 		logged: r.GetLogged(), durable: r.GetOffset(), received: r.GetOffset(), outcome: r.GetOutcome(),
 		createdAt: messages.GoTime(r.GetCreatedAt()), endedAt: messages.GoTime(r.GetEndedAt()),
-		cancelAt: messages.GoTime(r.GetCancelRequestedAt()), forced: r.GetCancelForced(), tellSlot: true,
+		cancelAt: messages.GoTime(r.GetCancelRequestedAt()), forced: r.GetCancelForced(), excused: r.GetExcused(), tellSlot: true,
 	}
 }
 
@@ -223,14 +233,15 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		l.lostAt = at.now
 		return l, decision{effects: []effect{arm{timerGrace, l.grace, graceElapsed{}}}}
 	case leaseNamed:
-		l.lostAt, l.handedAt = time.Time{}, c.version
-		return l, decision{effects: []effect{disarm{timerGrace}}}
+		return l.named(c, at)
+	case claimLease:
+		return l.claimed(c, at)
 	case graceElapsed:
-		if l.lostAt.IsZero() {
-			return l, decision{}
-		}
-		return l.lost("its worker did not come back in time", at)
+		return l.graceOver(at)
 	case leaseLost:
+		if c.untaken && !l.accepted && l.state == messages.LeaseActive {
+			return l.refused(&messages.Error{Code: string(messages.CodeUnavailable), Text: c.reason}, at)
+		}
 		return l.lost(c.reason, at)
 	case flushElapsed:
 		return l.flush()
@@ -241,8 +252,7 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		text := fmt.Sprintf("timed out after %s, and worker %s did not say so", seconds(l.def.Timeout), l.worker)
 		return l.fence(&messages.Outcome{Status: outcomeTimeout, Code: string(messages.CodeTimeout), Error: text}, at)
 	case leaseNoted:
-		l.stepKnows = true
-		return l.mayLeave()
+		return l.noted(c)
 	case slotNoted:
 		l.slotKnows = true
 		return l.mayLeave()
@@ -281,8 +291,12 @@ func resumeLease(l leaseState, _ moment) []obligation {
 		}
 	}
 	if l.outcome != nil && !l.stepKnows {
+		id := "ended"
+		if l.claim != nil {
+			id += " and claimed " + strconv.FormatUint(l.claim.version, 10)
+		}
 		owed = append(owed, obligation{
-			id: "ended", to: stepAddress(l.run, l.job, l.step), msg: leaseEnded{l.id(), l.worker, l.hasWrites, l.outcome},
+			id: id, to: stepAddress(l.run, l.job, l.step), msg: l.ended(),
 		})
 	}
 	if l.state.Ended() && !l.slotKnows {
@@ -301,7 +315,7 @@ func (l leaseState) found() decision {
 }
 
 func (l leaseState) over() effect {
-	over := leaseOver{lease: l.id()}
+	over := leaseOver{lease: l.id(), durable: l.durable}
 	if l.state == messages.LeaseRefused {
 		over.refusal, over.text = messages.Code(l.outcome.GetCode()), l.outcome.GetError()
 	}
@@ -309,8 +323,8 @@ func (l leaseState) over() effect {
 }
 
 func (l leaseState) release() releaseSlot {
-	r := releaseSlot{dispatchID: l.dispatchID, from: leaseAddress(l.id())}
-	if l.state == messages.LeaseRefused {
+	r := releaseSlot{dispatchID: l.dispatchID, from: leaseAddress(l.id()), generation: l.generation}
+	if l.state == messages.LeaseRefused && l.outcome.GetCode() != string(messages.CodeUnavailable) {
 		r.refusedBy = l.worker
 	}
 	return r
@@ -350,9 +364,12 @@ func (l leaseState) mayLeave() (leaseState, decision) {
 // frame takes what the worker says of the dispatch. What comes after the end is acknowledged and changes nothing.
 func (l leaseState) frame(c leaseFrame, at moment) (leaseState, decision) {
 	l.session = c.session
+	if l.ofRestart() && !l.stepKnows {
+		return l, decision{} // whether it goes on is not decided yet
+	}
 	if l.state.Ended() {
 		_, d := l.mayLeave()
-		d.then(l.ack(true))
+		d.then(l.over())
 		return l, d
 	}
 	switch body := c.frame.GetBody().(type) {
@@ -376,14 +393,19 @@ func (l leaseState) frame(c leaseFrame, at moment) (leaseState, decision) {
 	return l, decision{}
 }
 
-// ack tells the worker what is durable of the output; done: of the result too.
-func (l leaseState) ack(done bool) effect {
-	return transmit{l.session, &messages.Frame{Id: l.id(), Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: l.durable, Done: done}}}}
+// ack tells the worker what is durable of the output. That the result is, too, is told by the worker's actor, behind all that
+// it was to send for the lease: a worker that has forgotten a dispatch must not be sent it again.
+func (l leaseState) ack() effect {
+	return transmit{l.session, ackFrame(l.id(), l.durable, false)}
+}
+
+func ackFrame(lease string, durable uint32, done bool) *messages.Frame {
+	return &messages.Frame{Id: lease, Body: &messages.Frame_Ack{Ack: &messages.Ack{Offset: durable, Done: done}}}
 }
 
 // forgetIt tells a worker to forget a dispatch that is not its own, or it would repeat its word for ever.
 func forgetIt(c leaseFrame) effect {
-	return transmit{c.session, &messages.Frame{Id: c.lease, Body: &messages.Frame_Ack{Ack: &messages.Ack{Done: true}}}}
+	return transmit{c.session, ackFrame(c.lease, 0, true)}
 }
 
 func (l leaseState) accept(at moment) (leaseState, decision) {
@@ -401,16 +423,17 @@ func (l leaseState) accept(at moment) (leaseState, decision) {
 // output takes a chunk. What is known is dropped; a gap is not taken, the worker sends from the last acknowledged
 // offset again.
 func (l leaseState) output(c *messages.OutputChunk) (leaseState, decision) {
-	size := uint32(len(c.GetData()))
-	end := c.GetOffset() + size
+	end := c.GetOffset() + uint32(len(c.GetData()))
 	switch {
 	case end <= l.durable:
-		return l, decision{effects: []effect{l.ack(false)}}
+		return l, decision{effects: []effect{l.ack()}}
 	case l.state == messages.LeaseFenced: // the step's story is told; the worker only has to get on
 		l.received, l.durable = end, end
-		return l, decision{effects: []effect{l.ack(false)}}
-	case c.GetOffset() != l.received || size == 0:
+		return l, decision{effects: []effect{l.ack()}}
+	case c.GetOffset() > l.received || end <= l.received:
 		return l, decision{}
+	case c.GetOffset() < l.received: // after a reconnect the chunks may be cut elsewhere
+		c = &messages.OutputChunk{Offset: l.received, Stream: c.GetStream(), At: c.GetAt(), Data: c.GetData()[l.received-c.GetOffset():]}
 	}
 	first := len(l.buffer) == 0
 	l.buffer = append(l.buffer, c)
@@ -434,7 +457,7 @@ func (l leaseState) flush() (leaseState, decision) {
 	}
 	d := decision{class: classData, log: &logWrite{l.dispatchID, l.buffer}}
 	l.logged, l.durable, l.buffer = true, l.received, nil
-	d.then(l.ack(false), disarm{timerFlush})
+	d.then(l.ack(), disarm{timerFlush})
 	return l, d
 }
 
@@ -460,13 +483,15 @@ func (l leaseState) result(r *messages.DispatchResult, at moment) (leaseState, d
 	if r.GetFinalOffset() > l.received {
 		return l, decision{}
 	}
+	status := outcomeOf(r)
 	started := l.acceptedAt
 	if started.IsZero() {
 		started = l.createdAt
 	}
 	return l.end(messages.LeaseCompleted, &messages.Outcome{
-		Status: outcomeOf(r), Code: r.GetCode(), Error: r.GetError(), Outputs: r.GetOutputs(), FinalOffset: l.received,
+		Status: status, Code: r.GetCode(), Error: r.GetError(), Outputs: r.GetOutputs(), FinalOffset: l.received,
 		StartedAt: messages.Time(started), EndedAt: messages.Time(at.now), ExitCode: r.GetExitCode(),
+		Excused: status == outcomeLost && (l.excused || l.stalled(at)),
 	}, at)
 }
 
@@ -485,8 +510,11 @@ func outcomeOf(r *messages.DispatchResult) string {
 
 // refused ends the lease: the worker did not take the dispatch.
 func (l leaseState) refused(e *messages.Error, at moment) (leaseState, decision) {
-	if l.state == messages.LeaseFenced {
+	switch {
+	case l.state == messages.LeaseFenced:
 		return l.end(messages.LeaseRefused, l.outcome, at)
+	case l.generation > 1: // it was adopted, so it had begun: a worker that has it no more has lost it
+		return l.lost("its worker does not have it any more", at)
 	}
 	return l.end(messages.LeaseRefused, &messages.Outcome{
 		Status: outcomeRefused, Code: e.GetCode(), Error: e.GetText(), FinalOffset: l.received, EndedAt: messages.Time(at.now),
@@ -554,7 +582,7 @@ func (l leaseState) lost(reason string, at moment) (leaseState, decision) {
 	if l.state == messages.LeaseActive {
 		o = &messages.Outcome{
 			Status: outcomeLost, Code: string(messages.CodeWorkerLost), Error: reason, FinalOffset: l.received,
-			StartedAt: messages.Time(l.acceptedAt), EndedAt: messages.Time(at.now),
+			StartedAt: messages.Time(l.acceptedAt), EndedAt: messages.Time(at.now), Excused: l.excused || l.stalled(at),
 		}
 	}
 	return l.end(state, o, at)
@@ -567,7 +595,7 @@ func (l leaseState) end(state messages.LeaseState, o *messages.Outcome, at momen
 	l.slotKnows = false // that it is taken is known, that it is free is owed
 	l.version++
 	d.writes = append(d.writes, l.write())
-	d.then(l.ack(true), l.over(), disarm{timerGrace}, disarm{timerFlush}, disarm{timerBackstop})
+	d.then(l.over(), disarm{timerGrace}, disarm{timerFlush}, disarm{timerBackstop})
 	if l.logged {
 		d.then(closeLog{l.dispatchID})
 	}

@@ -18,6 +18,13 @@ func TestLease_Cells(t *testing.T) {
 	loggedMore.buffer, loggedMore.received = []*messages.OutputChunk{{Offset: 5, Data: []byte("world")}}, 10
 	fenced := sampleLease(messages.LeaseFenced, "killed", "none", false)
 	completed := sampleLease(messages.LeaseCompleted, "", "none", false)
+	restarted := sampleLease(messages.LeaseExpired, "", "logged", false)
+	restarted.outcome = &messages.Outcome{Status: outcomeRestart}
+	claimed, adopted := restarted, restarted
+	claimed.claim, claimed.slotKnows = &claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, true
+	adopted.adopted, adopted.stepKnows, adopted.slotKnows = true, true, true
+	still := active
+	still.lostAt = walkNow().now
 	born := active
 	born.accepted, born.lostAt = false, time.Time{}
 	known := completed
@@ -35,28 +42,35 @@ func TestLease_Cells(t *testing.T) {
 		{"a result waits for the output before it", active, c["result before all"](), ""},
 		{
 			"a result ends it, with its output beside it", buffered, c["result succeeded"](),
-			"output inline; lease completed; send ack 5 done:true; tell worker leaseOver" + over,
+			"output inline; lease completed; tell worker leaseOver" + over,
 		},
 		{
 			"a result ends it, with the rest of its output in the log", loggedMore, c["result failed"](),
-			"log of r.0.1, 1 chunks; lease completed; send ack 10 done:true; tell worker leaseOver; closeLog" + over,
+			"log of r.0.1, 1 chunks; lease completed; tell worker leaseOver; closeLog" + over,
 		},
-		{"a refusal ends it", active, c["refused"](), "lease refused; send ack 0 done:true; tell worker leaseOver" + over},
+		{"a refusal ends it", active, c["refused"](), "lease refused; tell worker leaseOver" + over},
 		{"another worker's word is not heard", active, c["another's frame"](), "send ack 0 done:true"},
 		{"a lost socket starts the grace", born, leaseSocketLost{}, "arm grace; owes worker leaseHere"},
 		{"a second loss does not start it anew", active, leaseSocketLost{}, ""},
-		{"only being named stops it", active, leaseNamed{7}, ""},
-		{"the grace is over", active, graceElapsed{}, "lease expired; send ack 0 done:true; tell worker leaseOver" + over},
-		{"the grace is over after a write", wrote, graceElapsed{}, "lease failed; send ack 0 done:true; tell worker leaseOver" + over},
+		{"only being named stops it", active, leaseNamed{7, 3}, "send ack 0 done:false"},
+		{"its worker came back without it before it was accepted", born, leaseLost{"x", true}, "lease refused; tell worker leaseOver" + over},
+		{"the grace is over, and the orchestrator had stood still", still, graceElapsed{}, "arm grace"},
+		{"a claim after a restart is the step's to decide", restarted, claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, "owes step leaseEnded; owes scheduler releaseSlot"},
+		{"another instance's claim is void", restarted, claimLease{lease: "r.0.1/1", worker: "a", instance: "other"}, "tell worker claimSettled" + over},
+		{"a claim that its step does not adopt is void", claimed, leaseNoted{lease: "r.0.1/1"}, "tell worker claimSettled; leave"},
+		{"one that was adopted leads on", adopted, claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, "tell lease claimLease"},
+		{"what a worker says before that is decided is not heard", restarted, c["result succeeded"](), "owes step leaseEnded; owes scheduler releaseSlot"},
+		{"the grace is over", active, graceElapsed{}, "lease expired; tell worker leaseOver" + over},
+		{"the grace is over after a write", wrote, graceElapsed{}, "lease failed; tell worker leaseOver" + over},
 		{"a grace that was stopped is ignored", born, graceElapsed{}, "owes worker leaseHere"},
-		{"its worker came back without it", active, leaseLost{"x"}, "lease expired; send ack 0 done:true; tell worker leaseOver" + over},
+		{"its worker came back without it", active, leaseLost{reason: "x"}, "lease expired; tell worker leaseOver" + over},
 		{"a cancel waits for the worker", active, cancelLease{by: "me"}, "lease active; owes worker cancelDispatch"},
 		{"a kill decides, and the slot stays taken", active, cancelLease{by: "me", force: true}, "lease fenced; owes worker cancelDispatch; owes step leaseEnded"},
 		{"a stuck worker does not hold a step", active, backstopElapsed{}, "lease fenced; owes worker cancelDispatch; owes step leaseEnded"},
-		{"what comes of a fenced one frees its slot", fenced, c["result succeeded"](), "lease completed; send ack 0 done:true; tell worker leaseOver" + over},
-		{"a fenced one takes its worker's last word whatever output is missing", fenced, c["result before all"](), "lease completed; send ack 0 done:true; tell worker leaseOver" + over},
-		{"a fenced one is lost without another outcome", fenced, leaseLost{"x"}, "lease expired; send ack 0 done:true; tell worker leaseOver" + over},
-		{"news after the end is acknowledged", completed, c["result failed"](), "send ack 0 done:true" + over},
+		{"what comes of a fenced one frees its slot", fenced, c["result succeeded"](), "lease completed; tell worker leaseOver" + over},
+		{"a fenced one takes its worker's last word whatever output is missing", fenced, c["result before all"](), "lease completed; tell worker leaseOver" + over},
+		{"a fenced one is lost without another outcome", fenced, leaseLost{reason: "x"}, "lease expired; tell worker leaseOver" + over},
+		{"news after the end is acknowledged", completed, c["result failed"](), "tell worker leaseOver" + over},
 		{"it leaves once step and scheduler know", known, c["slot noted"](), "leave"},
 		{"a new scheduler is told of its slot", active, schedulerStarted{3}, "owes scheduler holdSlot"},
 		{"a new scheduler needs not be told that it is free", known, schedulerStarted{3}, "leave"},

@@ -136,7 +136,7 @@ func startWorker(w workerState, at moment) decision {
 		d.then(again{sessionEnded{w.session}})
 	case !w.connected:
 		if w.sessionLives { // it was to be told to go
-			d.then(w.dismiss(messages.Code(w.reason))...)
+			d.then(again{dismissAgain{}})
 		}
 		d.then(w.idle())
 	}
@@ -298,7 +298,14 @@ func loadLease(sys *System, self address, _ moment) (leaseState, error) {
 		return leaseState{}, fmt.Errorf("lease %s: run %s has no step %d", id, r.GetRunId(), r.GetOrdinal())
 	}
 	l := leaseFrom(r, version, plan.Name, &plan.Steps[r.GetOrdinal()])
-	if !l.state.Ended() {
+	if l.ofRestart() {
+		next, err := sys.read(persistence.KindLease, nextGeneration(l.dispatchID, l.generation), &messages.LeaseRecord{})
+		if err != nil {
+			return leaseState{}, err
+		}
+		l.adopted = next > 0
+	}
+	if !l.state.Ended() || l.ofRestart() && !l.adopted {
 		// The log goes ahead of the record. The worker has forgotten what was acknowledged, so the lease must not ask for it.
 		end, err := sys.outputEnd(l.dispatchID, l.durable)
 		if err != nil {

@@ -24,8 +24,8 @@ type modelSession struct {
 	hungUp    bool // closes behind what is queued
 }
 
-// agent is a worker process, as package worker is one: when its socket is cut it kills its steps, and when it comes back
-// it names what has ended and is not acknowledged.
+// agent is a worker process, as package worker is one: when its socket is cut its steps go on until its time without the
+// orchestrator is over, and when it comes back it names what is not acknowledged.
 type agent struct {
 	name     string
 	instance int
@@ -45,9 +45,12 @@ type agent struct {
 
 // execution is a dispatch that an agent has taken.
 type execution struct {
-	frame     string
+	id        string
+	frame     string // the id of its frames: with the generation
 	key       string // of the step
 	running   bool
+	waiting   bool // the orchestrator has not said yet whether it goes on
+	refused   bool // final is a refusal
 	cancelled bool
 	chunks    []*messages.OutputChunk
 	written   uint32
@@ -72,7 +75,7 @@ func (a *agent) slots() int {
 
 func (a *agent) dispatches() []string { return slices.Sorted(maps.Keys(a.known)) }
 
-// connect opens a new socket. The steps of the old one are dead.
+// connect opens a new socket.
 func (a *agent) connect(w *world) {
 	if !a.alive || a.session != nil {
 		return
@@ -80,7 +83,7 @@ func (a *agent) connect(w *world) {
 	number := w.moment().sequence
 	s := &modelSession{number: number, agent: a, open: true}
 	w.sessions[number] = s
-	a.session, a.enrolled, a.early, a.killBy = s, false, make(map[string]bool), time.Time{}
+	a.session, a.enrolled, a.early = s, false, make(map[string]bool)
 	intent := messages.IntentNone
 	if a.draining {
 		intent = messages.IntentDraining
@@ -89,7 +92,11 @@ func (a *agent) connect(w *world) {
 	for _, id := range a.dispatches() {
 		_, generation, _ := strings.Cut(a.known[id].frame, "/")
 		n, _ := strconv.Atoi(generation)
-		inFlight = append(inFlight, &messages.InFlight{DispatchId: id, Generation: uint32(n), State: "ended", OutputOffset: a.known[id].written})
+		f := &messages.InFlight{DispatchId: id, Generation: uint32(n), State: "running", OutputOffset: a.known[id].written}
+		if final := a.known[id].final; final != nil {
+			f.State, f.Result = "ended", final.GetResponse().GetWorkerDispatch()
+		}
+		inFlight = append(inFlight, f)
 	}
 	a.say(&messages.Frame{Id: "enroll", Body: &messages.Frame_Request{Request: messages.NewRequest(messages.VerbWorkerEnroll, &messages.EnrollParams{
 		MachineId: "machine of " + a.name, InstanceUuid: fmt.Sprintf("%s-%d", a.name, a.instance), Labels: a.labels.Proto(),
@@ -104,14 +111,33 @@ func (a *agent) say(f *messages.Frame) {
 	}
 }
 
-// lose ends the agent's end of its socket, and its steps with it.
+// speak says something of a dispatch, unless it has to wait.
+func (a *agent) speak(x *execution, f *messages.Frame) {
+	if a.enrolled && !x.waiting {
+		a.say(&messages.Frame{Id: x.frame, Body: f.GetBody()})
+	}
+}
+
+// lose ends the agent's end of its socket. Its steps go on for as long as the orchestrator has promised to wait.
 func (a *agent) lose(w *world, why string) {
 	w.tracef("agent %s-%d is cut off: %s", a.name, a.instance, why)
 	if a.session != nil {
 		a.session.agent = nil
 		a.session.down = nil
 	}
-	a.session, a.enrolled, a.killBy = nil, false, time.Time{}
+	if a.killBy.IsZero() {
+		a.killBy = w.fence()
+	}
+	a.session, a.enrolled = nil, false
+}
+
+// fence is when a worker's steps are dead that is cut off now.
+func (w *world) fence() time.Time { return w.now.Add(w.grace - time.Second) }
+
+// kill ends its steps.
+func (a *agent) kill(w *world, why string) {
+	w.tracef("agent %s-%d: %s", a.name, a.instance, why)
+	a.killBy = time.Time{}
 	for _, id := range a.dispatches() {
 		if x := a.known[id]; x.running {
 			a.finish(w, x, outcomeLost)
@@ -119,9 +145,17 @@ func (a *agent) lose(w *world, why string) {
 	}
 }
 
+// leave is the end of its process on purpose, or because it was told to go.
+func (a *agent) leave(w *world, why string) {
+	a.alive = false
+	a.lose(w, why)
+	a.kill(w, "it leaves")
+}
+
 // renew starts the agent's process anew.
 func (a *agent) renew(w *world) {
 	a.lose(w, "a new process")
+	a.kill(w, "the old process is gone")
 	a.known = make(map[string]*execution)
 	a.instance++
 	a.alive, a.draining, a.seq, a.cannot = true, false, 0, false
@@ -157,10 +191,17 @@ func (a *agent) read(w *world) {
 	switch body := f.GetBody().(type) {
 	case *messages.Frame_Response:
 		if r := body.Response.GetWorkerEnroll(); r != nil {
-			a.enrolled = true
+			a.enrolled, a.killBy = true, time.Time{}
+			for _, x := range a.known {
+				x.waiting = true
+			}
 			for _, v := range r.GetInFlight() {
-				if v.GetAction() == "abort" {
-					delete(a.known, v.GetDispatchId())
+				switch x := a.known[v.GetDispatchId()]; {
+				case x == nil || v.GetAction() == "wait":
+				case v.GetAction() == "abort":
+					a.forget(w, x)
+				default:
+					a.goOn(x, v.GetGeneration())
 				}
 			}
 			a.repeat()
@@ -170,38 +211,67 @@ func (a *agent) read(w *world) {
 		}
 	case *messages.Frame_Error:
 		if messages.Code(body.Error.GetCode()).Permanent() {
-			a.alive = false
+			a.leave(w, body.Error.GetText())
+			return
 		}
 		a.lose(w, body.Error.GetText())
 	case *messages.Frame_Request:
 		if p := body.Request.GetWorkerDispatch(); p != nil {
 			a.offer(w, f.GetId(), p)
 		} else if g := body.Request.GetWorkerGoodbye(); g != nil {
-			a.alive = g.GetReason() != "revoked"
+			if g.GetReason() == "revoked" {
+				a.kill(w, "goodbye: revoked")
+				a.say(&messages.Frame{Id: f.GetId(), Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})}})
+				a.leave(w, "goodbye: revoked")
+				return
+			}
 			a.lose(w, "goodbye: "+g.GetReason())
+		} else if p := body.Request.GetWorkerAbort(); p != nil {
+			if x := a.known[p.GetDispatchId()]; x != nil && x.frame == leaseID(p.GetDispatchId(), p.GetGeneration()) {
+				a.forget(w, x)
+			}
 		}
 	case *messages.Frame_Cancel:
 		a.cancel(w, f.GetId(), body.Cancel.GetForce())
 	case *messages.Frame_Ack:
-		a.acknowledged(f.GetId(), body.Ack)
+		a.acknowledged(w, f.GetId(), body.Ack)
 	}
+}
+
+// goOn goes on with a dispatch under a generation.
+func (a *agent) goOn(x *execution, generation uint32) {
+	x.frame, x.waiting = leaseID(x.id, generation), false
+	if !x.refused {
+		a.speak(x, accepted(x.frame))
+	}
+}
+
+// forget kills a dispatch that nobody wants to hear of.
+func (a *agent) forget(w *world, x *execution) {
+	if w.running[x.key] == x.id {
+		delete(w.running, x.key)
+	}
+	delete(a.known, x.id)
 }
 
 // offer decides on a dispatch as package worker does.
 func (a *agent) offer(w *world, frame string, p *messages.DispatchParams) {
 	id := p.GetDispatchId()
 	if x := a.known[id]; x != nil {
-		if x.final != nil {
-			a.say(x.final)
-		} else {
-			a.say(accepted(frame))
+		if p.GetGeneration() < generationOf(x.frame) {
+			return
 		}
+		x.acked = max(x.acked, p.GetOutputFromOffset())
+		a.goOn(x, p.GetGeneration())
+		a.repeatOne(x)
 		return
 	}
 	stale := p.GetSeq() <= a.seq
 	a.seq = max(a.seq, p.GetSeq())
 	var refusal messages.Code
 	switch {
+	case p.GetGeneration() > 1:
+		refusal = messages.CodeEnded
 	case a.draining:
 		refusal = messages.CodeWorkerDraining
 	case a.slots() <= 0:
@@ -214,7 +284,7 @@ func (a *agent) offer(w *world, frame string, p *messages.DispatchParams) {
 		a.say(&messages.Frame{Id: frame, Body: &messages.Frame_Error{Error: &messages.Error{Code: string(refusal), Text: "no"}}})
 		return
 	}
-	x := &execution{frame: frame, key: p.GetStepKey(), running: true}
+	x := &execution{id: id, frame: frame, key: p.GetStepKey(), running: true}
 	a.known[id] = x
 	a.say(accepted(frame))
 	if a.early[frame] {
@@ -232,11 +302,11 @@ func accepted(frame string) *messages.Frame {
 // begins holds that a step runs once at a time, and that no dispatch is taken twice.
 func (w *world) begins(x *execution) {
 	if other, ok := w.running[x.key]; ok {
-		w.fatalf("step %s runs twice at once: as %s and as %s", x.key, other, x.frame)
+		w.fatalf("step %s runs twice at once: as %s and as %s", x.key, other, x.id)
 	}
-	w.running[x.key] = x.frame
-	if w.admitted[x.frame]++; w.admitted[x.frame] > 1 {
-		w.fatalf("dispatch %s runs a second time", x.frame)
+	w.running[x.key] = x.id
+	if w.admitted[x.id]++; w.admitted[x.id] > 1 {
+		w.fatalf("dispatch %s runs a second time", x.id)
 	}
 }
 
@@ -254,15 +324,15 @@ func (a *agent) cancel(w *world, frame string, force bool) {
 	}
 }
 
-func (a *agent) acknowledged(frame string, ack *messages.Ack) {
+func (a *agent) acknowledged(w *world, frame string, ack *messages.Ack) {
 	id, _, _ := strings.Cut(frame, "/")
 	x := a.known[id]
 	if x == nil || x.frame != frame {
 		return
 	}
 	x.acked = max(x.acked, ack.GetOffset())
-	if ack.GetDone() && !x.running {
-		delete(a.known, id)
+	if ack.GetDone() {
+		a.forget(w, x)
 	}
 }
 
@@ -271,7 +341,11 @@ func (a *agent) write(x *execution, n int) {
 	c := &messages.OutputChunk{Offset: x.written, Stream: "stdout", Data: make([]byte, n)}
 	x.chunks = append(x.chunks, c)
 	x.written += uint32(n)
-	a.say(&messages.Frame{Id: x.frame, Body: &messages.Frame_Event{Event: &messages.Event{Event: &messages.Event_Output{Output: c}}}})
+	a.speak(x, outputFrame(c))
+}
+
+func outputFrame(c *messages.OutputChunk) *messages.Frame {
+	return &messages.Frame{Body: &messages.Frame_Event{Event: &messages.Event{Event: &messages.Event_Output{Output: c}}}}
 }
 
 // finish ends a step with a status, or with a refusal.
@@ -279,7 +353,7 @@ func (a *agent) finish(w *world, x *execution, status string) {
 	if x.final != nil {
 		return
 	}
-	if w.running[x.key] == x.frame {
+	if w.running[x.key] == x.id {
 		delete(w.running, x.key)
 	}
 	x.running = false
@@ -288,7 +362,8 @@ func (a *agent) finish(w *world, x *execution, status string) {
 	}
 	w.tracef("agent %s-%d: %s ends as %s", a.name, a.instance, x.frame, status)
 	if status == string(messages.CodeWorkerCannotStart) {
-		x.final = &messages.Frame{Id: x.frame, Body: &messages.Frame_Error{Error: &messages.Error{Code: status, Text: "no space"}}}
+		x.refused = true
+		x.final = &messages.Frame{Body: &messages.Frame_Error{Error: &messages.Error{Code: status, Text: "no space"}}}
 	} else {
 		if status == outcomeSucceeded {
 			w.good[x.key] = true
@@ -297,9 +372,9 @@ func (a *agent) finish(w *world, x *execution, status string) {
 		if status == outcomeFailed {
 			r.Code, r.Error, r.ExitCode = string(messages.CodeExitNonzero), "exit status 7", 7
 		}
-		x.final = &messages.Frame{Id: x.frame, Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerDispatch, r)}}
+		x.final = &messages.Frame{Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerDispatch, r)}}
 	}
-	a.say(x.final)
+	a.speak(x, x.final)
 }
 
 // repeat sends again what nobody has acknowledged, and tells whether there was any.
@@ -309,17 +384,24 @@ func (a *agent) repeat() bool {
 	}
 	said := false
 	for _, id := range a.dispatches() {
-		x := a.known[id]
-		for _, c := range x.chunks {
-			if c.GetOffset()+uint32(len(c.GetData())) > x.acked {
-				said = true
-				a.say(&messages.Frame{Id: x.frame, Body: &messages.Frame_Event{Event: &messages.Event{Event: &messages.Event_Output{Output: c}}}})
-			}
+		if x := a.known[id]; !x.waiting {
+			said = a.repeatOne(x) || said
 		}
-		if x.final != nil {
+	}
+	return said
+}
+
+func (a *agent) repeatOne(x *execution) bool {
+	said := false
+	for _, c := range x.chunks {
+		if c.GetOffset()+uint32(len(c.GetData())) > x.acked {
 			said = true
-			a.say(x.final)
+			a.speak(x, outputFrame(c))
 		}
+	}
+	if x.final != nil {
+		said = true
+		a.speak(x, x.final)
 	}
 	return said
 }
@@ -371,7 +453,7 @@ func (s *modelSession) serverLost(w *world) {
 	}
 	s.open, s.up, s.down = false, nil, nil
 	if s.agent != nil {
-		s.agent.killBy = w.now.Add(w.grace - time.Second)
+		s.agent.killBy = w.fence()
 	}
 }
 
@@ -421,6 +503,10 @@ func (s *modelSession) take(w *world) {
 			w.tell(workerAddress(s.worker), workerSays{s.number, f.GetId(), body.Request.GetWorkerStatus()})
 		}
 	default:
+		if r, ok := body.(*messages.Frame_Response); ok && r.Response.GetWorkerGoodbye() != nil && s.worker != "" {
+			w.tell(workerAddress(s.worker), goodbyeHeard{s.number})
+			return
+		}
 		if s.worker != "" {
 			w.tell(leaseAddress(f.GetId()), leaseFrame{f.GetId(), s.number, s.worker, f})
 		}

@@ -159,7 +159,8 @@ func modelLease(w *world, self address, _ moment) any {
 	}
 	plan := w.planOf(r.GetRunId())
 	l := leaseFrom(r, version, plan.Name, &plan.Steps[r.GetOrdinal()])
-	if end := w.store.output[l.dispatchID]; !l.state.Ended() && end > l.durable {
+	l.adopted = l.ofRestart() && w.store.records[modelKey{kindLease, nextGeneration(l.dispatchID, l.generation)}] != nil
+	if end := w.store.output[l.dispatchID]; (!l.state.Ended() || l.ofRestart() && !l.adopted) && end > l.durable {
 		l.logged, l.durable, l.received = true, end, end
 	}
 	return w.equip(l)

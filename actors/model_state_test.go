@@ -322,7 +322,7 @@ func (w *world) advance() bool {
 	w.tracef("it is %s", w.now.Format("15:04:05.000"))
 	for _, a := range w.agents {
 		if !a.killBy.IsZero() && !a.killBy.After(w.now) {
-			a.lose(w, "its keepers killed its steps")
+			a.kill(w, "its keepers killed its steps")
 		}
 	}
 	for _, n := range w.nodes() {

@@ -329,10 +329,6 @@ func (w *world) act(n *node, e effect) {
 	case hangUp:
 		if s := w.sessions[e.session]; s != nil && s.open {
 			s.hungUp = true
-			if a := s.agent; a != nil && e.code != messages.CodeSuperseded { // by contract lost at once: its steps count as killed
-				a.alive = false
-				a.lose(w, e.text)
-			}
 		}
 	case probe:
 		w.probe(n, e)

@@ -38,7 +38,7 @@ func expireLease(r *messages.LeaseRecord, version uint64, at moment) write {
 func disconnectWorker(r *messages.WorkerRecord, version uint64, at moment) write {
 	w := workerFrom(r.GetName(), r, version, timing{})
 	w.connected, w.goneAt = false, at.now
-	w.version++
+	w.bump()
 	return w.write()
 }
 

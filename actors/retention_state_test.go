@@ -100,7 +100,7 @@ func TestRetireWorker(t *testing.T) {
 		{"it has come back", func(w *workerState) { w.connected = true }, false},
 		{"somebody has paused it", func(w *workerState) { w.intent = messages.IntentPaused }, false},
 		{"it has a lease", func(w *workerState) { w.leases = map[string]uint32{"d/1": 1} }, false},
-		{"a step hopes for its return", func(w *workerState) { w.awaiting = []address{runAddress("r")} }, false},
+		{"a step hopes for its return", func(w *workerState) { w.awaiting = []awaitWorker{{step: runAddress("r"), lease: "r.0.1/1"}} }, false},
 		{"the scheduler does not know it yet", func(w *workerState) { w.told = 2 }, false},
 	}
 	for _, tt := range tests {

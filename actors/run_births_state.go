@@ -14,7 +14,7 @@ func (s *runState) proceed(d *decision, at moment) {
 	}
 	s.dropStaleQueue()
 	if len(s.queue) > 0 && !s.granted {
-		s.ask(d)
+		s.ask(d, at)
 		return
 	}
 	s.commit(d, at)
@@ -31,9 +31,10 @@ func (s *runState) dropStaleQueue() {
 	s.queue = kept
 }
 
-// ask asks the scheduler for slots for the next births.
-func (s *runState) ask(d *decision) {
-	s.questions++
+// ask asks the scheduler for slots for the next births. No other question of a run of that name has its number, also none of
+// an actor before this one: the answer to that may still be on its way.
+func (s *runState) ask(d *decision, at moment) {
+	s.questions = max(s.questions+1, at.sequence)
 	s.reserving = s.questions
 	q := reserveSlots{run: runAddress(s.id), question: s.reserving}
 	for _, o := range s.queue[:min(len(s.queue), birthsPerCommit)] {

@@ -277,7 +277,7 @@ func (s *runState) note(cmd any, d *decision, at moment) {
 		d.then(tellChildren{c})
 	case leaseEnded: // its step has left, so it knows
 		if o := s.ordinalOf(c); o < 0 || s.phases == nil || s.phases[o] != live {
-			d.then(tell{leaseAddress(c.lease), leaseNoted{c.lease}})
+			d.then(tell{leaseAddress(c.lease), leaseNoted{lease: c.lease}})
 		}
 	case assignStep: // the same: it needs no slot
 		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID, ticket: c.choice.ticket}})

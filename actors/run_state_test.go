@@ -54,7 +54,7 @@ func (r *runTest) end(ordinal int, status messages.StepStatus) stepEnded {
 }
 
 func granted(ordinal int) slotsReserved {
-	return slotsReserved{question: 1, grants: []grant{{ordinal: ordinal, ok: true, choice: choice{ticket: 7, worker: "a", version: 2, epoch: 5}}}}
+	return slotsReserved{question: 900, grants: []grant{{ordinal: ordinal, ok: true, choice: choice{ticket: 7, worker: "a", version: 2, epoch: 5}}}}
 }
 
 const (
@@ -74,8 +74,8 @@ func TestRun_IsAcceptedAndDispatchedInOneCommitWhereASlotIsFree(t *testing.T) {
 func TestRun_WithoutASlotItsStepsWait(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]any{
-		"the scheduler has none":               slotsReserved{question: 1, grants: []grant{{ordinal: 0, why: "waiting for something"}}},
-		"the scheduler does not answer":        reserveElapsed{1},
+		"the scheduler has none":               slotsReserved{question: 900, grants: []grant{{ordinal: 0, why: "waiting for something"}}},
+		"the scheduler does not answer":        reserveElapsed{900},
 		"the scheduler that was asked is gone": schedulerStarted{6},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestRun_ALateAnswerGivesItsSlotsBack(t *testing.T) {
 	t.Parallel()
 	r := chain(t)
 	r.takes(asks, r.submit())
-	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; bear step; answer submitted", reserveElapsed{1})
+	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; bear step; answer submitted", reserveElapsed{900})
 	d := r.takes("tell scheduler releaseSlot", granted(0))
 	if got := d.effects[0].(tell).msg.(releaseSlot); got.ticket != 7 || got.dispatchID != "r.0.1" {
 		t.Errorf("it gives back %+v, and would free what is not its own", got)
@@ -125,7 +125,7 @@ func TestRun_WithoutSpaceItIsNotAcceptedAndLeavesNothing(t *testing.T) {
 	_, d := stepRun(r.s, []any{granted(0)}, r.at)
 	r.takes("tell scheduler releaseSlot; answer: no_space; leave",
 		commitRefused{cmd: []any{granted(0)}, noSpace: true, effects: d.effects})
-	if diff := cmp.Diff(&runState{id: "r", questions: 1}, r.s, cmp.AllowUnexported(runState{})); diff != "" {
+	if diff := cmp.Diff(&runState{id: "r", questions: 900}, r.s, cmp.AllowUnexported(runState{})); diff != "" {
 		t.Errorf("what is left of it:\n%s", diff)
 	}
 }
@@ -136,12 +136,12 @@ func TestRun_ThatGoesOnWaitsForSpace(t *testing.T) {
 	r.takes(asks, r.submit())
 	stepRun(r.s, []any{granted(0)}, r.at)
 	r.takes("tell step endNoted; "+asks, r.end(0, messages.StepSucceeded))
-	no := slotsReserved{question: 2, grants: []grant{{ordinal: 1, why: "w"}}}
+	no := slotsReserved{question: 901, grants: []grant{{ordinal: 1, why: "w"}}}
 	_, d := stepRun(r.s, []any{no}, r.at)
 	r.takes("arm space", commitRefused{cmd: []any{no}, noSpace: true, effects: d.effects})
 	r.takes("", struct{}{})
 	r.takes(asks, spaceElapsed{})
-	r.takes(bornIdle+"; event step_started; event step_queued; bear step", reserveElapsed{3})
+	r.takes(bornIdle+"; event step_started; event step_queued; bear step", reserveElapsed{902})
 }
 
 func TestRun_EndsAsItsStepsEnd(t *testing.T) {
@@ -167,7 +167,7 @@ func TestRun_EndsAsItsStepsEnd(t *testing.T) {
 				return
 			}
 			r.takes("tell step endNoted; "+asks, r.end(0, tt.first))
-			stepRun(r.s, []any{slotsReserved{question: 2, grants: []grant{{ordinal: 1, ok: true, choice: choice{worker: "a"}}}}}, r.at)
+			stepRun(r.s, []any{slotsReserved{question: 901, grants: []grant{{ordinal: 1, ok: true, choice: choice{worker: "a"}}}}}, r.at)
 			r.takes(tt.want+"; tell step endNoted; leave; leave", r.end(1, tt.second))
 		})
 	}
@@ -195,7 +195,7 @@ func TestRun_TheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 	r.takes(asks, r.submit())
 	r.takes("", r.submit(), other) // both are answered by the commit
 	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; bear step; "+
-		"answer submitted; answer submitted; answer: run_id_conflict", reserveElapsed{1})
+		"answer submitted; answer submitted; answer: run_id_conflict", reserveElapsed{900})
 	r.takes("answer submitted", r.submit())
 	r.takes("answer: run_id_conflict", other)
 }
@@ -216,12 +216,12 @@ func TestRun_GathersWhatHasArrivedIntoOneCommit(t *testing.T) {
 	c := r.submit()
 	c.plan = plan
 	stepRun(r.s, []any{c}, r.at)
-	_, d := stepRun(r.s, []any{reserveElapsed{1}}, r.at)
+	_, d := stepRun(r.s, []any{reserveElapsed{900}}, r.at)
 	if steps := births(d); steps != birthsPerCommit || !slices.Contains(outline(d), "again") {
 		t.Errorf("the first commit bears %d steps, want %d, and the rest behind it", steps, birthsPerCommit)
 	}
 	stepRun(r.s, []any{struct{}{}}, r.at)
-	_, d = stepRun(r.s, []any{reserveElapsed{2}}, r.at)
+	_, d = stepRun(r.s, []any{reserveElapsed{901}}, r.at)
 	if steps := births(d); steps != 300-birthsPerCommit {
 		t.Errorf("the second commit bears %d steps", steps)
 	}

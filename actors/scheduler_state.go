@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ type poolWorker struct {
 	workerKnown
 	traits       string // what a placement without a target sees of it
 	taken        int
+	hasClaims    bool // some of its slots may be taken by claims
 	refusedUntil time.Time
 	refusals     int
 }
@@ -48,7 +50,12 @@ type slot struct {
 	worker  string
 	queueID string // of the offer that it was chosen for, if any
 	choice  choice
+	// generation is that of the lease that holds it. The word of an older one's end comes late: its dispatch was adopted.
+	generation uint32
 }
+
+// claimedSlot is the generation of a slot that a claim of its worker holds: no lease's end frees it.
+const claimedSlot = math.MaxUint32
 
 // offer is one step in line.
 type offer struct {
@@ -139,7 +146,7 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 // hold notes the slot of a lease that this scheduler did not choose, or may have chosen otherwise for an offer that was
 // older than the lease.
 func (s *schedulerState) hold(c holdSlot, d *decision) {
-	sl := &slot{worker: c.worker}
+	sl := &slot{worker: c.worker, generation: c.generation}
 	old := s.taken[c.dispatchID]
 	if old != nil {
 		sl.queueID, sl.choice = old.queueID, old.choice
@@ -331,7 +338,7 @@ func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
 		s.dispatched(c.dispatchID)
 	}
 	sl := s.taken[c.dispatchID]
-	if sl == nil || c.ticket != 0 && c.ticket != sl.choice.ticket {
+	if sl == nil || c.ticket != 0 && c.ticket != sl.choice.ticket || c.generation != 0 && c.generation < sl.generation {
 		return
 	}
 	delete(s.taken, c.dispatchID)
@@ -384,7 +391,7 @@ func (s *schedulerState) know(c workerKnown, d *decision) {
 	d.then(tell{c.worker, workerNoted{c.version}})
 	w := s.workers[c.name]
 	if w == nil {
-		w = &poolWorker{}
+		w = &poolWorker{hasClaims: true} // some of an earlier one may be left
 		for _, sl := range s.taken {
 			if sl.worker == c.name {
 				w.taken++
@@ -400,6 +407,7 @@ func (s *schedulerState) know(c workerKnown, d *decision) {
 	}
 	w.workerKnown = c
 	w.traits = c.labels.String() + "\x00" + c.platform + "/" + c.arch
+	s.claimed(w)
 	if !s.struck(w, d) {
 		s.changed(w, d)
 	}
@@ -419,6 +427,24 @@ func (s *schedulerState) strike(w *poolWorker, d *decision) {
 	delete(s.workers, w.name)
 	delete(s.paused, w.name)
 	s.changed(w, d)
+}
+
+// claimed takes the slots of the dispatches that a worker claims, and frees those that it does not claim any more.
+func (s *schedulerState) claimed(w *poolWorker) {
+	if w.hasClaims {
+		for id, sl := range s.taken {
+			if sl.generation == claimedSlot && sl.worker == w.name && !slices.Contains(w.workerKnown.claimed, id) {
+				delete(s.taken, id)
+				s.untake(sl)
+			}
+		}
+	}
+	w.hasClaims = len(w.workerKnown.claimed) > 0
+	for _, id := range w.workerKnown.claimed {
+		if s.taken[id] == nil {
+			s.take(id, &slot{worker: w.name, generation: claimedSlot})
+		}
+	}
 }
 
 // changed looks again after a change of one worker: it is served, and parked steps get back into line.

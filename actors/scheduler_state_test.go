@@ -76,7 +76,7 @@ func (p *pool) draw() any {
 		}
 	case 5, 6: // the end of a lease
 		if s, ok := pick(t, "slot", p.slots); ok {
-			r := releaseSlot{dispatchID: s.dispatchID, from: leaseAddress(s.dispatchID + "/1")}
+			r := releaseSlot{dispatchID: s.dispatchID, from: leaseAddress(s.dispatchID + "/1"), generation: uint32(rapid.IntRange(0, 2).Draw(t, "generation"))}
 			p.movesOn(s.dispatchID)
 			if rapid.IntRange(0, 3).Draw(t, "refused") == 3 {
 				r.refusedBy = s.worker
@@ -103,15 +103,22 @@ func (p *pool) draw() any {
 		if o, ok := pick(t, "offer", p.known); ok {
 			p.movesOn(o.dispatchID)
 			p.slots = append(p.slots, twinTold{dispatchID: o.dispatchID})
-			return holdSlot{o.dispatchID, 1, rapid.SampledFrom(workerNames()).Draw(t, "worker")}
+			return holdSlot{o.dispatchID, uint32(rapid.IntRange(1, 2).Draw(t, "generation")), rapid.SampledFrom(workerNames()).Draw(t, "worker")}
 		}
 	case 10, 11:
 		name := rapid.SampledFrom(workerNames()).Draw(t, "worker")
 		if rapid.IntRange(0, 9).Draw(t, "old news") < 9 {
 			p.versions[name]++
 		}
+		var claimed []string
+		for _, s := range p.slots {
+			if rapid.IntRange(0, 9).Draw(t, "claimed") == 9 && !slices.Contains(claimed, s.dispatchID) {
+				claimed = append(claimed, s.dispatchID)
+			}
+		}
 		k := workerKnown{
-			worker: workerAddress(name), name: name, instance: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "instance"), version: p.versions[name],
+			claimed: claimed,
+			worker:  workerAddress(name), name: name, instance: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "instance"), version: p.versions[name],
 			labels:   messages.LabelsOf(map[string]string{"gpu": rapid.SampledFrom([]string{"true", "false"}).Draw(t, "gpu")}),
 			platform: "linux", arch: rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "arch"),
 			capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
@@ -189,7 +196,10 @@ func (p *pool) compare(cmd any, d decision, dead []string) {
 	}
 	taken := make(map[string]twinSlot)
 	for id, s := range p.s.taken {
-		taken[id] = twinSlot{s.worker, s.queueID, s.choice.ticket}
+		taken[id] = twinSlot{worker: s.worker, queueID: s.queueID, ticket: s.choice.ticket, generation: s.generation}
+		if s.generation == claimedSlot {
+			taken[id] = twinSlot{worker: s.worker, claim: true}
+		}
 	}
 	if diff := cmp.Diff(p.twin.taken, taken, cmp.AllowUnexported(twinSlot{})); diff != "" {
 		p.t.Fatalf("%T leaves taken (-twin +scheduler):\n%s", cmd, diff)

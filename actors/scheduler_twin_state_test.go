@@ -34,6 +34,8 @@ type twinOffer struct {
 type twinSlot struct {
 	worker, queueID string
 	ticket          uint64
+	generation      uint32 // of the lease; 0: a choice
+	claim           bool
 }
 
 // twinTold is a slot that was given, to a step in line or to a run's question.
@@ -100,7 +102,7 @@ func (w *twin) best(p messages.Placement) *twinWorker {
 
 func (w *twin) give(dispatchID, queueID string, x *twinWorker) {
 	w.tickets++
-	w.taken[dispatchID] = twinSlot{x.name, queueID, w.tickets}
+	w.taken[dispatchID] = twinSlot{worker: x.name, queueID: queueID, ticket: w.tickets}
 	w.told = append(w.told, twinTold{dispatchID, x.name, w.tickets})
 }
 
@@ -137,7 +139,7 @@ func (w *twin) release(c releaseSlot, now time.Time) {
 		w.drop(func(o *twinOffer) bool { return o.dispatchID == c.dispatchID && !o.assigned })
 	}
 	s, ok := w.taken[c.dispatchID]
-	if !ok || c.ticket != 0 && c.ticket != s.ticket {
+	if !ok || c.ticket != 0 && c.ticket != s.ticket || c.generation != 0 && (s.claim || s.generation > c.generation) {
 		return
 	}
 	delete(w.taken, c.dispatchID)
@@ -192,7 +194,7 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 		}
 	case holdSlot:
 		old, had := w.taken[c.dispatchID]
-		w.taken[c.dispatchID] = twinSlot{c.worker, old.queueID, old.ticket}
+		w.taken[c.dispatchID] = twinSlot{c.worker, old.queueID, old.ticket, c.generation, false}
 		w.drop(func(o *twinOffer) bool { return o.dispatchID == c.dispatchID && !o.assigned })
 		if had && old.worker != c.worker && w.worker(old.worker) != nil {
 			w.changed()
@@ -211,6 +213,14 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 			x.until, x.refusals = time.Time{}, 0
 		}
 		x.workerKnown = c
+		maps.DeleteFunc(w.taken, func(id string, sl twinSlot) bool {
+			return sl.claim && sl.worker == c.name && !slices.Contains(c.claimed, id)
+		})
+		for _, id := range c.claimed {
+			if _, ok := w.taken[id]; !ok {
+				w.taken[id] = twinSlot{worker: c.name, claim: true}
+			}
+		}
 		w.changed()
 		w.prune()
 	case workerStirred:

@@ -214,8 +214,11 @@ func (s *session) frame(f *messages.Frame) {
 		}
 	case *messages.Frame_Response, *messages.Frame_Error, *messages.Frame_Event:
 		action, order := strings.CutPrefix(f.GetId(), orderID)
+		response, _ := body.(*messages.Frame_Response)
 		switch {
 		case s.worker == "":
+		case response != nil && response.Response.GetWorkerGoodbye() != nil:
+			s.sys.tell(workerAddress(s.worker), goodbyeHeard{s.number})
 		case strings.Contains(f.GetId(), "/"):
 			s.sys.tell(leaseAddress(f.GetId()), leaseFrame{f.GetId(), s.number, s.worker, f})
 		case order:

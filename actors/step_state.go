@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -59,6 +60,8 @@ type stepState struct {
 	parked         bool   // to be offered only once the pool has changed
 	awaiting       bool   // a restart ended its lease: its worker may come back with the dispatch
 	awaitNoted     bool   // the worker's actor has noted that
+	awaitOver      bool   // a grace has passed: it is asked whether there is still hope
+	wrote          bool   // while it awaits: the dispatch had written
 	orphan         bool   // its wait episode is from before a restart
 	grace          time.Duration
 }
@@ -122,6 +125,8 @@ type releaseSlot struct {
 	// refusedBy is the worker that refused the dispatch, which is no sign of a free slot there.
 	refusedBy string
 	from      address
+	// generation of the lease that says it; 0: whichever holds it.
+	generation uint32
 }
 
 // queueDeadline says that a step has waited as long as it may.
@@ -151,12 +156,19 @@ type leaseEnded struct {
 	worker    string
 	hasWrites bool
 	outcome   *messages.Outcome
+	// After a restart: what its worker claims, and the output that is durable.
+	claim   *claimLease
+	logged  bool
+	durable uint32
 }
 
 func (e leaseEnded) identity() string { return e.lease }
 
 // leaseNoted tells a lease that its step knows the end.
-type leaseNoted struct{ lease string }
+type leaseNoted struct {
+	lease   string
+	adopted bool // and goes on as the next generation
+}
 
 // stepEnded tells a run that a step has ended.
 type stepEnded struct {
@@ -170,9 +182,6 @@ type stepEnded struct {
 // rejoin comes first to the actor of a step that the journal had: what a restart has left stale is brought to a true
 // state. The orchestrator was alive until that time: a wait before it counts, downtime does not.
 type rejoin struct{ aliveUntil time.Time }
-
-// awaitWorker asks a worker's actor to say when the worker is back.
-type awaitWorker struct{ step address }
 
 // awaitNoted says that it will.
 type awaitNoted struct{}
@@ -196,6 +205,13 @@ func (s stepState) leaseID() string { return leaseID(s.dispatchID, s.generation)
 
 func leaseID(dispatch string, generation uint32) string {
 	return dispatch + "/" + strconv.FormatUint(uint64(generation), 10)
+}
+
+// generationOf is the generation in the id of a lease.
+func generationOf(lease string) uint32 {
+	_, g, _ := strings.Cut(lease, "/")
+	n, _ := strconv.ParseUint(g, 10, 32)
+	return uint32(n)
 }
 
 // nextDispatch is derived, so that a repeated commit cannot make a second one.
@@ -267,9 +283,13 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 	case awaitNoted:
 		s.awaitNoted = true
 	case workerBack:
+		if s.awaitOver {
+			return s.notAdopted("it did not come back in time", at)
+		}
 		return s.notAdopted("it came back without the step", at)
 	case adoptionElapsed:
-		return s.notAdopted("it did not come back in time", at)
+		// The worker's actor knows whether it is back with the step (rule P10).
+		s.awaitOver = s.awaiting
 	case poisoned:
 		return s.poisoned(c, at)
 	}
@@ -284,10 +304,15 @@ func resumeStep(s stepState, _ moment) []obligation {
 	case s.status == messages.StepQueued && s.schedulerEpoch == 0:
 		return []obligation{{id: "offer " + s.queueID, to: schedulerAddress(), msg: s.offer()}}
 	case s.awaiting:
-		if s.awaitNoted {
+		wait := awaitWorker{step: s.address(), lease: s.leaseID(), over: s.awaitOver}
+		switch {
+		case s.awaitOver:
+			return []obligation{{id: "await over " + s.leaseID(), to: workerAddress(s.worker), msg: wait}}
+		case s.awaitNoted:
 			return nil
+		default:
+			return []obligation{{id: "await " + s.leaseID(), to: workerAddress(s.worker), msg: wait}}
 		}
-		return []obligation{{id: "await " + s.dispatchID, to: workerAddress(s.worker), msg: awaitWorker{s.address()}}}
 	case s.status == messages.StepRunning:
 		var owed []obligation
 		if !s.leaseUp {
@@ -440,17 +465,15 @@ func (s stepState) cancel(c cancelStep, at moment) (stepState, decision) {
 // leaseEnded decides what becomes of the step whose dispatch is over. The lease is told that the step knows, whether
 // that is news or not.
 func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
-	noted := tell{leaseAddress(c.lease), leaseNoted{c.lease}}
 	if s.status != messages.StepRunning || c.lease != s.leaseID() {
-		return s, decision{effects: []effect{noted}}
+		adopted := dispatchOf(c.lease) == s.dispatchID && generationOf(c.lease) < s.generation
+		return s, decision{effects: []effect{tell{leaseAddress(c.lease), leaseNoted{c.lease, adopted}}}}
 	}
 	o := c.outcome
 	if o.GetStatus() == outcomeRestart {
-		if s.awaiting {
-			return s, decision{} // said twice
-		}
-		return s.await(decision{effects: []effect{noted}}, c.hasWrites, at)
+		return s.restarted(c, at)
 	}
+	noted := tell{leaseAddress(c.lease), leaseNoted{lease: c.lease}}
 	cancelled := !s.cancelAt.IsZero()
 	if o.GetStartedAt() != nil {
 		s.startedAt = messages.GoTime(o.GetStartedAt())
@@ -466,7 +489,7 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 		return s.end(d, messages.StepCancelled, o.GetError(), string(messages.CodeCancelled), at)
 	case o.GetStatus() == outcomeRefused:
 		s.refusals++
-		s.parked = true
+		s.parked = o.GetCode() != string(messages.CodeUnavailable) // else nobody has looked at it: it never arrived
 		return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s refused it: %s", c.worker, o.GetError())), at)
 	case o.GetStatus() == outcomeHandedBack:
 		return s.handedBack(d, c, at)
@@ -508,52 +531,80 @@ func (s stepState) rejoin(c rejoin, at moment) (stepState, decision) {
 	return s.wait(d, waiting(s.def.Placement, "the orchestrator has restarted"), at)
 }
 
-// await lets a step that was in flight at a restart wait for its worker through one grace. Loopback's are gone with the
-// process, a step that may have written is not repeated, and one that was to be cancelled is not waited for.
-func (s stepState) await(d decision, wrote bool, at moment) (stepState, decision) {
-	switch {
-	case wrote:
-		text := fmt.Sprintf("the orchestrator restarted while worker %s ran step %s of job %s, which may have written data", s.worker, s.step, s.job)
-		return s.end(d, messages.StepFailed, text, string(messages.CodeLostAfterWrite), at)
-	case !s.cancelAt.IsZero():
-		return s.end(d, messages.StepCancelled, "", "", at)
-	case s.worker == Loopback:
-		s.awaiting = true
+// restarted takes it that a restart ended the step's lease: the step waits for its worker through one grace, or goes on if
+// the worker is there with it. Loopback's dispatches are gone with the process, and one that was to be cancelled is not
+// waited for.
+func (s stepState) restarted(c leaseEnded, at moment) (stepState, decision) {
+	if c.claim != nil && s.cancelAt.IsZero() {
+		return s.adopt(c, at)
+	}
+	if s.awaiting {
+		return s, decision{} // said twice
+	}
+	s.wrote = c.hasWrites
+	if !s.cancelAt.IsZero() {
+		return s.end(decision{effects: []effect{s.leaseNoted()}}, messages.StepCancelled, "", "", at)
+	}
+	s.awaiting = true
+	if s.worker == Loopback {
 		return s.notAdopted("it ended with the process", at)
 	}
 	// The wait stands in no record. The lease is not told that its end is known before something has come of it, so that it
 	// tells a step again whose actor panics meanwhile.
-	s.awaiting = true
 	return s, decision{effects: []effect{arm{timerAdoption, s.grace, adoptionElapsed{}}}}
 }
 
-func (s stepState) leaseNoted() effect {
-	return tell{leaseAddress(s.leaseID()), leaseNoted{s.leaseID()}}
+// adopt is the commit by which the step goes on under a new generation of its lease, with what the old one knew.
+func (s stepState) adopt(c leaseEnded, at moment) (stepState, decision) {
+	noted := tell{leaseAddress(c.lease), leaseNoted{c.lease, true}}
+	l := leaseOf(s, choice{worker: s.worker, instance: c.claim.instance, version: c.claim.version}, at)
+	l.generation++
+	l.hasWrites, l.logged, l.durable, l.received = c.hasWrites, c.logged, c.durable, c.durable
+	l.excused, l.tellSlot = c.claim.lost, true
+	s.generation++
+	s.awaiting, s.awaitNoted, s.awaitOver, s.wrote, s.leaseUp = false, false, false, false, false
+	s.version++
+	return s, decision{
+		writes: []write{s.write(), l.write()}, requires: []require{{kindWorker, s.worker, c.claim.version}},
+		effects: []effect{disarm{timerAdoption}, tell{leaseAddress(l.id()), ensureLease{lease: l.id(), step: s.address(), born: &l}}, noted},
+	}
 }
 
-// notAdopted sends a step whose worker did not bring it back into line again. The restart was not the worker's fault:
-// it counts as no loss.
+func (s stepState) leaseNoted() effect {
+	return tell{leaseAddress(s.leaseID()), leaseNoted{lease: s.leaseID()}}
+}
+
+// notAdopted sends a step whose worker did not bring it back into line again, unless it has written. The restart was not
+// the worker's fault: it counts as no loss.
 func (s stepState) notAdopted(reason string, at moment) (stepState, decision) {
 	if !s.awaiting {
 		return s, decision{}
 	}
-	s.awaiting, s.awaitNoted = false, false
+	wrote := s.wrote
+	s.awaiting, s.awaitNoted, s.awaitOver, s.wrote = false, false, false, false
 	worker := s.worker
 	e := s.event(messages.EventStepWorkerLost, at)
 	e.Worker = &worker
 	d := decision{events: []*messages.RunEvent{e}, effects: []effect{disarm{timerAdoption}, s.leaseNoted()}}
-	if s.def.OnWorkerLost == messages.LostFail {
+	switch {
+	case wrote:
+		text := fmt.Sprintf("worker %s was lost in a restart of the orchestrator while it ran step %s of job %s, which may have written data", worker, s.step, s.job)
+		return s.end(d, messages.StepFailed, text, string(messages.CodeLostAfterWrite), at)
+	case s.def.OnWorkerLost == messages.LostFail:
 		text := fmt.Sprintf("the orchestrator restarted while worker %s ran the step, and onWorkerLost is fail", worker)
 		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
+	default:
+		return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s was lost in a restart of the orchestrator: %s", worker, reason)), at)
 	}
-	return s.wait(d, waiting(s.def.Placement, fmt.Sprintf("worker %s was lost in a restart of the orchestrator: %s", worker, reason)), at)
 }
 
 func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decision) {
 	e := s.event(messages.EventStepWorkerLost, at)
 	e.Worker = &c.worker
 	d.events = append(d.events, e)
-	s.losses++
+	if !c.outcome.GetExcused() {
+		s.losses++
+	}
 	switch {
 	case c.hasWrites:
 		text := fmt.Sprintf("worker %s was lost while it ran step %s of job %s, which may have written data", c.worker, s.step, s.job)
@@ -561,7 +612,7 @@ func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decisio
 	case s.def.OnWorkerLost == messages.LostFail:
 		text := fmt.Sprintf("worker %s was lost while it ran the step, and onWorkerLost is fail", c.worker)
 		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
-	case s.losses >= messages.MaxLosses:
+	case s.losses >= messages.MaxLosses && !c.outcome.GetExcused():
 		text := fmt.Sprintf("the step lost its worker %d times, the last was %s", s.losses, c.worker)
 		return s.end(d, messages.StepFailed, text, string(messages.CodeWorkerLost), at)
 	default:

@@ -17,8 +17,12 @@ func TestStep_Cells(t *testing.T) {
 	proud.def.OnWorkerLost = messages.LostFail
 	chosen := assignStep{"r.0.q1", "r.0.1", choice{ticket: 4, worker: "a", instance: "i", version: 2, epoch: 5}}
 	end := func(lease, status string, wrote bool) leaseEnded {
-		return leaseEnded{lease, "a", wrote, &messages.Outcome{Status: status, Code: "c", Error: "e"}}
+		return leaseEnded{lease: lease, worker: "a", hasWrites: wrote, outcome: &messages.Outcome{Status: status, Code: "c", Error: "e"}}
 	}
+	awaiting, wrote := running, running
+	awaiting.awaiting, awaiting.awaitNoted = true, true
+	wrote.awaiting, wrote.wrote = true, true
+	claimed := sampleClaimedEnd("r.0.1/1", false)
 	checkCells(t, stepUnder(), []cell[stepState]{
 		{
 			"a choice is one commit, on condition that worker and scheduler are still those that made it", queued, chosen,
@@ -52,7 +56,12 @@ func TestStep_Cells(t *testing.T) {
 		{"a refusal is no loss", aged, end("r.0.3/1", outcomeRefused, false), "pending waiting; step queued; event step_queued; tell lease leaseNoted; owes scheduler offerStep"},
 		{"the end of an older lease is noted and changes nothing", aged, end("r.0.1/1", outcomeFailed, false), "tell lease leaseNoted"},
 		{"a restart lets it wait for its worker", running, end("r.0.1/1", outcomeRestart, false), "arm adoption; owes worker awaitWorker"},
-		{"a restart after a write fails it", running, end("r.0.1/1", outcomeRestart, true), "step failed; event step_failed; tell lease leaseNoted; owes run stepEnded"},
+		{"a restart lets it wait for its worker also after a write", running, end("r.0.1/1", outcomeRestart, true), "arm adoption; owes worker awaitWorker"},
+		{"its worker claims it, and it is adopted", running, claimed, "step running; lease active; if worker is at 7; tell lease ensureLease; tell lease leaseNoted; owes lease ensureLease"},
+		{"a worker that was waited for claims it", awaiting, claimed, "step running; lease active; if worker is at 7; tell lease ensureLease; tell lease leaseNoted; owes lease ensureLease"},
+		{"the grace is over, and the worker's actor is asked", awaiting, adoptionElapsed{}, "owes worker awaitWorker"},
+		{"there is no hope, and it waits in line again", awaiting, workerBack{}, "pending waiting; step queued; event step_worker_lost; event step_queued; tell lease leaseNoted; owes scheduler offerStep"},
+		{"there is no hope, and it had written", wrote, workerBack{}, "step failed; event step_worker_lost; event step_failed; tell lease leaseNoted; owes run stepEnded"},
 		{"a restart ends a step that was to be cancelled", cancelled, end("r.0.1/1", outcomeRestart, false), "step cancelled; event step_cancelled; tell lease leaseNoted; owes run stepEnded"},
 		{"it leaves once its run knows the end", sampleStep(messages.StepFailed, "", false), endNoted{}, "leave"},
 	})
@@ -74,12 +83,12 @@ func TestStep_ADeadlineSpansItsWaits(t *testing.T) {
 func TestStep_KeepsItsPlaceInLine(t *testing.T) {
 	t.Parallel()
 	s := sampleStep(messages.StepRunning, "", false)
-	s, _ = stepStep(s, leaseEnded{"r.0.1/1", "a", false, &messages.Outcome{Status: outcomeRefused}}, walkNow())
+	s, _ = stepStep(s, leaseEnded{lease: "r.0.1/1", worker: "a", hasWrites: false, outcome: &messages.Outcome{Status: outcomeRefused}}, walkNow())
 	if o := s.offer(); o.place != 7 || !o.parked || o.queueID != "r.0.q2" || o.dispatchID != "r.0.2" {
 		t.Errorf("after a refusal it offers %+v", o)
 	}
 	s, _ = stepStep(s, assignStep{"r.0.q2", "r.0.2", choice{worker: "b"}}, walkNow())
-	s, _ = stepStep(s, leaseEnded{"r.0.2/1", "b", false, &messages.Outcome{Status: outcomeLost}}, walkNow())
+	s, _ = stepStep(s, leaseEnded{lease: "r.0.2/1", worker: "b", hasWrites: false, outcome: &messages.Outcome{Status: outcomeLost}}, walkNow())
 	if o := s.offer(); o.place != 7 || o.parked {
 		t.Errorf("after a loss it offers %+v", o)
 	}

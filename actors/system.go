@@ -113,6 +113,7 @@ type System struct {
 	// aliveUntil is when the boot before this one was last known to be alive. It is set before any actor starts.
 	aliveUntil time.Time
 
+	pulse    pulse
 	ready    atomic.Bool
 	stopping atomic.Bool
 	edges    edges
@@ -145,6 +146,8 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	}
 	sys.admit = newAdmission()
 	sys.edges.init()
+	sys.pulse.init(sys.timing.grace)
+	sys.edges.run(func() { sys.pulse.run(sys.edges.ctx.Done()) })
 	sys.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(cfg.Logger) }))
 	sys.makeProps()
 	started := newAnswer()
@@ -239,7 +242,8 @@ func (sys *System) Stop(ctx context.Context) error {
 }
 
 func (sys *System) moment() moment {
-	return moment{now: time.Now(), sequence: sys.journal.Sequence(), epoch: sys.journal.Epoch()}
+	now := time.Now()
+	return moment{now: now, sequence: sys.journal.Sequence(), epoch: sys.journal.Epoch(), awakeSince: sys.pulse.look(now)}
 }
 
 func (sys *System) hook(stage string, self address, cmd any) {

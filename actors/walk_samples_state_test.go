@@ -85,6 +85,8 @@ func stepCommands() map[string]func() any {
 		"kill":               func() any { return cancelStep{by: "me", force: true, at: sampleTime(9)} },
 		"rejoin":             func() any { return rejoin{sampleTime(5)} },
 		"await noted":        func() any { return awaitNoted{} },
+		"claimed":            func() any { return sampleClaimedEnd("r.0.1/1", false) },
+		"claimed and lost":   func() any { return sampleClaimedEnd("r.0.3/1", true) },
 		"worker back":        func() any { return workerBack{} },
 		"adoption elapsed":   func() any { return adoptionElapsed{} },
 		"poisoned":           func() any { return poisoned{assignStep{}} },
@@ -109,7 +111,7 @@ func stepCommands() map[string]func() any {
 		} {
 			for _, wrote := range []bool{false, true} {
 				commands[fmt.Sprintf("end of %s: %s, wrote %v", lease, status, wrote)] = func() any {
-					return leaseEnded{lease, "a", wrote, &messages.Outcome{
+					return leaseEnded{lease: lease, worker: "a", hasWrites: wrote, outcome: &messages.Outcome{
 						Status: status, Code: "c", Error: "e", StartedAt: messages.Time(sampleTime(6)),
 						Outputs: []*messages.KeyValue{{Key: "k", Value: "v"}},
 					}}
@@ -118,6 +120,14 @@ func stepCommands() map[string]func() any {
 		}
 	}
 	return commands
+}
+
+// sampleClaimedEnd is the end by a restart of a lease that its worker claims.
+func sampleClaimedEnd(lease string, lost bool) leaseEnded {
+	return leaseEnded{
+		lease: lease, worker: "a", outcome: &messages.Outcome{Status: outcomeRestart}, logged: true, durable: 5,
+		claim: &claimLease{lease: lease, worker: "a", instance: "i", version: 7, lost: lost},
+	}
 }
 
 // leaseStates are leases in every state, in all that is known of them.
@@ -132,6 +142,14 @@ func leaseStates() map[string]func() leaseState {
 					}
 				}
 			}
+		}
+	}
+	for name, l := range map[string]leaseState{"": {}, ", known to its step": {stepKnows: true}, ", adopted": {adopted: true, stepKnows: true}} {
+		states["expired by a restart"+name] = func() leaseState {
+			r := sampleLease(messages.LeaseExpired, "", "logged", false)
+			r.outcome = &messages.Outcome{Status: outcomeRestart}
+			r.stepKnows, r.adopted = l.stepKnows, l.adopted
+			return r
 		}
 	}
 	states["unknown"] = func() leaseState {
@@ -197,12 +215,16 @@ func leaseCommands() map[string]func() any {
 		"cancel":             func() any { return cancelLease{by: "me"} },
 		"kill":               func() any { return cancelLease{by: "me", force: true} },
 		"socket lost":        func() any { return leaseSocketLost{} },
-		"named":              func() any { return leaseNamed{7} },
-		"lost":               func() any { return leaseLost{"gone"} },
+		"named":              func() any { return leaseNamed{7, 3} },
+		"lost":               func() any { return leaseLost{reason: "gone"} },
+		"came without it":    func() any { return leaseLost{reason: "gone", untaken: true} },
+		"claimed":            func() any { return claimLease{lease: "r.0.1/1", worker: "a", instance: "i", version: 7} },
+		"claimed by another": func() any { return claimLease{lease: "r.0.1/1", worker: "b", instance: "x", version: 7} },
+		"step adopted":       func() any { return leaseNoted{"r.0.1/1", true} },
 		"grace elapsed":      func() any { return graceElapsed{} },
 		"flush elapsed":      func() any { return flushElapsed{} },
 		"backstop elapsed":   func() any { return backstopElapsed{} },
-		"step noted":         func() any { return leaseNoted{"r.0.1/1"} },
+		"step noted":         func() any { return leaseNoted{lease: "r.0.1/1"} },
 		"slot noted":         func() any { return slotNoted{"r.0.1"} },
 		"scheduler started":  func() any { return schedulerStarted{4} },
 		"worker started":     func() any { return workerStarted{"a"} },
@@ -312,25 +334,26 @@ func workerCommands() map[string]func() any {
 		}
 	}
 	over := func(code messages.Code) func() any {
-		return func() any { return leaseOver{"r.0.1/1", code, "no"} }
+		return func() any { return leaseOver{lease: "r.0.1/1", refusal: code, text: "no"} }
 	}
 	draining := sampleEnroll("i", 10)
 	draining.params.Intent = string(messages.IntentDraining)
 	return map[string]func() any{
-		"enrolls again":           func() any { return sampleEnroll("i", 10) },
-		"enrolls on its socket":   func() any { return sampleEnroll("i", 9) },
-		"another instance":        func() any { return sampleEnroll("other", 11) },
-		"enrolls while it drains": func() any { return draining },
-		"refused enrollment":      func() any { return commitRefused{cmd: sampleEnroll("i", 10)} },
-		"a sign of life":          func() any { return probeAnswered{9, true} },
-		"no sign of life":         func() any { return probeAnswered{9, false} },
-		"socket ends":             func() any { return sessionEnded{9} },
-		"an old socket ends":      func() any { return sessionEnded{4} },
-		"reports":                 says(messages.IntentNone, 9),
-		"drains":                  says(messages.IntentDraining, 9),
-		"an old socket drains":    says(messages.IntentDraining, 4),
-		"token revoked":           func() any { return tokenGone{"a", 1, messages.CodeTokenRevoked} },
-		"another token expires":   func() any { return tokenGone{"b", 1, messages.CodeTokenExpired} },
+		"enrolls again":            func() any { return sampleEnroll("i", 10) },
+		"enrolls on an old socket": func() any { return sampleEnroll("i", 3) },
+		"enrolls on its socket":    func() any { return sampleEnroll("i", 9) },
+		"another instance":         func() any { return sampleEnroll("other", 11) },
+		"enrolls while it drains":  func() any { return draining },
+		"refused enrollment":       func() any { return commitRefused{cmd: sampleEnroll("i", 10)} },
+		"a sign of life":           func() any { return probeAnswered{9, true} },
+		"no sign of life":          func() any { return probeAnswered{9, false} },
+		"socket ends":              func() any { return sessionEnded{9} },
+		"an old socket ends":       func() any { return sessionEnded{4} },
+		"reports":                  says(messages.IntentNone, 9),
+		"drains":                   says(messages.IntentDraining, 9),
+		"an old socket drains":     says(messages.IntentDraining, 4),
+		"token revoked":            func() any { return tokenGone{"a", 1, messages.CodeTokenRevoked} },
+		"another token expires":    func() any { return tokenGone{"b", 1, messages.CodeTokenExpired} },
 		"lease here": func() any {
 			return leaseHere{"r.5.1/1", 5, &messages.DispatchParams{DispatchId: "r.5.1"}}
 		},
@@ -341,7 +364,14 @@ func workerCommands() map[string]func() any {
 		"refuses since it drains":   over(messages.CodeWorkerDraining),
 		"cannot start":              over(messages.CodeWorkerCannotStart),
 		"another lease over":        func() any { return leaseOver{lease: "r.7.1/1"} },
-		"step waits for it":         func() any { return awaitWorker{stepAddress("r", "j", "s")} },
+		"step waits for it":         func() any { return awaitWorker{step: stepAddress("r", "j", "s"), lease: "r.0.1/1"} },
+		"grace of a step over":      func() any { return awaitWorker{step: stepAddress("r", "j", "s"), lease: "r.9.1/1", over: true} },
+		"claim settled":             func() any { return claimSettled{"r.9.1/1", true} },
+		"claim adopted":             func() any { return leaseHere{"r.9.1/2", 5, &messages.DispatchParams{}} },
+		"slot noted":                func() any { return slotNoted{"r.9.1"} },
+		"goodbye heard":             func() any { return goodbyeHeard{9} },
+		"dismiss elapsed":           func() any { return dismissElapsed{} },
+		"dismiss again":             func() any { return dismissAgain{} },
 		"cancel":                    func() any { return cancelDispatch{"r.0.1/1", 5, false} },
 		"kill":                      func() any { return cancelDispatch{"r.0.1/1", 5, true} },
 		"cancel of a lost dispatch": func() any { return cancelDispatch{"r.8.1/1", 1, false} },

@@ -196,6 +196,8 @@ func leaseUnder() *under[leaseState] {
 		soft: []protoreflect.Name{"offset", "logged", "first_lost_at", "worker_version"},
 		excused: map[reflect.Type]string{
 			message[leaseUp]():        "the step asks again",
+			message[claimSettled]():   "the worker's actor asks again",
+			message[claimLease]():     "the worker's actor asks again",
 			message[leaseHere]():      "the worker asks again when it starts, and the lease introduces itself when it does",
 			message[cancelDispatch](): "of a lease that is over: the worker kills what is acknowledged as over when it speaks of it next",
 		},
@@ -222,6 +224,7 @@ func workerUnder() *under[workerState] {
 			message[awaitNoted]():      "the step asks again",
 			message[workerBack]():      "the step waits for one grace at most",
 			message[workerKnown]():     "told by what is owed",
+			message[releaseSlot]():     "the claim is asked about again, and settled again",
 		},
 	}
 }

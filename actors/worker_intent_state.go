@@ -147,7 +147,7 @@ func (w workerState) drain(c drainWorker, at moment) (workerState, decision) {
 	}
 	w.beginDrain("drain was asked for", &d, at)
 	w.ordered, d.drained = true, drainOrdered
-	w.version++
+	w.bump()
 	d.writes = append(d.writes, w.write())
 	d.then(respond{to: c.answer, result: intentIs{}}, w.order(orderDrain), arm{timerOrder, orderTime, orderElapsed{}})
 	return w, d
@@ -205,7 +205,7 @@ func (w workerState) pause(c pauseWorker, at moment) (workerState, decision) {
 	if c.length > 0 {
 		w.until = at.now.Add(c.length)
 	}
-	w.version++
+	w.bump()
 	d.writes = append(d.writes, w.write())
 	d.then(respond{to: c.answer, result: intentIs{}}, disarm{timerPause})
 	d.then(w.pauseTimer(at)...)
@@ -231,7 +231,7 @@ func (w workerState) pauseOver(at moment) (workerState, decision) {
 		return w, decision{effects: w.pauseTimer(at)}
 	case w.held:
 		w.held, w.note, w.until = false, "", time.Time{}
-		w.version++
+		w.bump()
 		return w, decision{writes: []write{w.write()}}
 	default:
 		return w.wantNothing(decision{})
@@ -252,7 +252,7 @@ func (w workerState) resumeWork(c resumeWork, _ moment) (workerState, decision) 
 		w.resuming, w.resumers = true, append(slices.Clip(w.resumers), c.answer)
 		if w.held { // the pause behind it ends too
 			w.held, w.note, w.until = false, "", time.Time{}
-			w.version++
+			w.bump()
 			d.writes = append(d.writes, w.write())
 			d.then(disarm{timerPause})
 		}
@@ -278,7 +278,7 @@ func (w workerState) worksAgain(d decision) (workerState, decision) {
 		return w.wantNothing(d)
 	}
 	w.intent, w.reason, w.ordered, w.held = messages.IntentPaused, "", false, false
-	w.version++
+	w.bump()
 	d.writes = append(d.writes, w.write())
 	d.then(disarm{timerOrder})
 	return w, d
@@ -293,7 +293,7 @@ func (w workerState) wantNothing(d decision) (workerState, decision) {
 // wantsNothing is the next version of a worker that is given work again. It is still to be written.
 func (w workerState) wantsNothing(d *decision) workerState {
 	w.intent, w.reason, w.note, w.until, w.intentAt, w.ordered, w.held = messages.IntentNone, "", "", time.Time{}, time.Time{}, false, false
-	w.version++
+	w.bump()
 	d.then(disarm{timerPause}, disarm{timerOrder})
 	return w
 }

@@ -46,12 +46,15 @@ type workerState struct {
 	// enrolledVersion is its version at the last enrollment, named the leases from before it that go on.
 	enrolledVersion uint64
 	named           []string
-	loopback        bool
-	ordered         bool // the drain was asked for here
-	held            bool // it was paused when its drain began
-	note            string
-	until           time.Time // of a pause; zero: until it is resumed
-	intentAt        time.Time
+	// claims are leases that the instance has named and that it does not hold for us, as after a restart. Whether it goes on
+	// with them is for the leases to say. They outlive the socket: the worker may be running them through its grace.
+	claims   []string
+	loopback bool
+	ordered  bool // the drain was asked for here
+	held     bool // it was paused when its drain began
+	note     string
+	until    time.Time // of a pause; zero: until it is resumed
+	intentAt time.Time
 
 	// Not durable.
 	told        uint64 // the version that the scheduler has noted
@@ -64,12 +67,16 @@ type workerState struct {
 	timing      timing
 	// sessionLives: the socket that the record names is there; false after a restart of the process.
 	sessionLives bool
-	awaiting     []address // steps that hope for the worker's return after a restart
-	saysDraining bool      // the last that this session has said of it
-	orderNoted   bool      // the worker has said that it drains
-	waiters      []*answer // of clients that wait for its departure
-	resuming     bool      // it is told that it need not leave after all
-	resumers     []*answer // of clients that wait for what it says to that
+	dismissing   bool            // it was told to go, and has not answered
+	claimsLost   map[string]bool // those of the claims that the worker has lost by now
+	settled      map[string]bool // those that have come to an end
+	awaiting     []awaitWorker   // of steps that hope for its return after a restart
+	freed        map[string]bool // dispatches of claims that came to nothing, of whose slots the scheduler is told
+	saysDraining bool            // the last that this session has said of it
+	orderNoted   bool            // the worker has said that it drains
+	waiters      []*answer       // of clients that wait for its departure
+	resuming     bool            // it is told that it need not leave after all
+	resumers     []*answer       // of clients that wait for what it says to that
 }
 
 // timing is what the orchestrator tells a worker when it enrolls.
@@ -109,16 +116,6 @@ type probeAnswered struct {
 	alive   bool
 }
 
-// tokenGone ends what a token had admitted: it was revoked, or its time is over.
-type tokenGone struct {
-	token    string
-	tokenGen uint32
-	code     messages.Code
-}
-
-// tokenGoneNoted says that the worker is disconnected.
-type tokenGoneNoted struct{ worker string }
-
 // workerKnown tells the scheduler what a worker is, now.
 type workerKnown struct {
 	worker   address
@@ -132,6 +129,7 @@ type workerKnown struct {
 	loopback bool
 	status   messages.WorkerStatus // idle stands for "may be given work"
 	left     bool                  // it drained and is gone: nobody waits for it
+	claimed  []string              // dispatches that it has named and that may be adopted: their slots are taken
 }
 
 // workerNoted says that the scheduler knows that version.
@@ -162,24 +160,35 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 	case probeAnswered:
 		return w.probed(c, at)
 	case sessionEnded:
-		if c.session != w.session || !w.connected {
-			return w, decision{} // a superseded socket's late close
+		switch {
+		case c.session != w.session: // a superseded socket's late close
+			return w, decision{}
+		case !w.connected:
+			return w.dismissed(c.session, false)
+		default:
+			return w.disconnect(at)
 		}
-		return w.disconnect(at)
 	case workerSays:
 		return w.says(c, at)
 	case tokenGone:
 		return w.tokenGone(c, at)
+	case goodbyeHeard:
+		return w.dismissed(c.session, true)
+	case dismissElapsed:
+		return w.dismissed(w.session, false)
+	case dismissAgain:
+		w.dismissing = true
+		return w, decision{effects: w.dismiss(messages.Code(w.reason))}
 	case leaseHere:
 		return w.leaseHere(c, at)
 	case leaseOver:
 		return w.leaseOver(c, at)
 	case awaitWorker:
-		if w.connected && w.sessionLives {
-			return w, decision{effects: []effect{tell{c.step, workerBack{}}}}
-		}
-		w.awaiting = append(w.awaiting, c.step)
-		return w, decision{effects: []effect{tell{c.step, awaitNoted{}}}}
+		return w.await(c)
+	case claimSettled:
+		return w.claimSettled(c)
+	case slotNoted:
+		return w.slotFreed(c.dispatchID), decision{}
 	case drainWorker:
 		return w.drain(c, at)
 	case pauseWorker:
@@ -199,11 +208,11 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 			return w, decision{}
 		}
 		w.health, w.reason, w.cannotStart = messages.HealthOK, "", cannotStartLimit-1
-		w.version++
+		w.bump()
 		return w, decision{writes: []write{w.write()}}
 	case cancelDispatch:
 		if w.cameWithout(c.lease, c.version) {
-			return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{withoutIt}}}}
+			return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{reason: withoutIt}}}}
 		}
 		if w.connected {
 			return w, decision{effects: []effect{transmit{w.session, &messages.Frame{
@@ -212,6 +221,7 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 		}
 	case workerNoted:
 		w.told = c.version
+		w.freeSettled()
 	case idleElapsed:
 		return w.mayLeave()
 	case retireWorker:
@@ -228,11 +238,15 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 
 // resumeWorker is what is owed for a worker.
 func resumeWorker(w workerState, _ moment) []obligation {
-	if w.version == 0 || w.told == w.version {
+	if w.version == 0 {
 		return nil
 	}
-	// Each version is an obligation of its own: one that repeated an older version would never be confirmed.
-	return []obligation{{id: "known " + strconv.FormatUint(w.version, 10), to: schedulerAddress(), msg: w.known()}}
+	owed := w.owedClaims()
+	if w.told != w.version {
+		// Each version is an obligation of its own: one that repeated an older version would never be confirmed.
+		owed = append(owed, obligation{id: "known " + strconv.FormatUint(w.version, 10), to: schedulerAddress(), msg: w.known()})
+	}
+	return owed
 }
 
 func (w workerState) known() workerKnown {
@@ -240,6 +254,7 @@ func (w workerState) known() workerKnown {
 		worker: workerAddress(w.name), name: w.name, instance: w.instance, version: w.version, labels: w.labels,
 		platform: w.platform, arch: w.arch, capacity: int(w.capacity), loopback: w.loopback,
 		status: messages.StatusOf(w.connected, w.intent, w.health, 0), left: !w.connected && w.intent == messages.IntentDraining,
+		claimed: w.claimedDispatches(),
 	}
 }
 
@@ -250,6 +265,13 @@ func (w workerState) refuse(c enrollWorker, f *messages.Fault) decision {
 // enroll connects an instance of the machine. While another instance is connected, that one is asked for a sign of life
 // first; the same instance on a newer socket wins over its older one.
 func (w workerState) enroll(c enrollWorker, at moment) (workerState, decision) {
+	if c.session < w.session {
+		// It was on its way while the worker gave that socket up and came over another one: what it names is out of date.
+		text := "a newer connection of worker " + w.name + " has enrolled"
+		d := w.refuse(c, messages.Faultf(messages.CodeUnavailable, "%s", text))
+		d.then(hangUp{c.session, messages.CodeUnavailable, text})
+		return w, d
+	}
 	if w.connected && w.session != c.session && w.instance != c.params.GetInstanceUuid() {
 		if w.newcomer != nil {
 			return w, w.refuse(c, w.alreadyConnected())
@@ -293,30 +315,39 @@ func (w workerState) admit(c enrollWorker, at moment) (workerState, decision) {
 	w.seqBase = p.GetDispatchSeq()
 	w.health, w.reason, w.cannotStart = messages.HealthOK, "", 0
 	w.admitIntent(old, same, p, &d, at)
-	w.version++
+	w.bump()
 	verdicts := w.reconcile(same, p.GetInFlight(), &d)
 	d.writes = append(d.writes, w.write())
 	if c.tokenVersion > 0 {
 		d.requires = append(d.requires, require{kindToken, c.token, c.tokenVersion})
 	}
 	d.then(transmit{c.session, w.welcome(c, verdicts)})
-	for _, step := range w.awaiting {
-		d.then(tell{step, workerBack{}})
-	}
-	w.awaiting, w.sessionLives = nil, true
+	w.sessionLives, w.dismissing = true, false
 	return w, d
 }
 
-// reconcile settles the leases that the worker had: those that the same instance names go on, the others are lost.
+// reconcile settles the leases that the worker had: those that the same instance names go on, the others are lost. What it
+// names beyond them it has to wait for.
 func (w *workerState) reconcile(same bool, inFlight []*messages.InFlight, d *decision) []*messages.InFlightVerdict {
 	named := make(map[string]bool, len(inFlight))
+	lost := make(map[string]bool)
+	held := make(map[string]string, len(w.leases)) // by dispatch: it may know an older generation
+	if same {
+		for id := range w.leases {
+			held[dispatchOf(id)] = id
+		}
+	}
+	var claims []string
 	var verdicts []*messages.InFlightVerdict
 	for _, f := range inFlight {
 		id := leaseID(f.GetDispatchId(), f.GetGeneration())
-		v := &messages.InFlightVerdict{DispatchId: f.GetDispatchId(), Generation: f.GetGeneration(), Action: "abort"}
-		if _, ours := w.leases[id]; ours && same {
-			named[id] = true
-			v.Action = "resume"
+		v := &messages.InFlightVerdict{DispatchId: f.GetDispatchId(), Generation: f.GetGeneration(), Action: "wait"}
+		if ours := held[f.GetDispatchId()]; ours != "" {
+			named[ours] = true
+			v.Action, v.Generation = "resume", generationOf(ours)
+		} else if !slices.Contains(claims, id) {
+			claims = append(claims, id)
+			lost[id] = f.GetResult().GetStatus() == outcomeLost
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -324,12 +355,13 @@ func (w *workerState) reconcile(same bool, inFlight []*messages.InFlight, d *dec
 	for _, id := range sortedKeys(w.leases) {
 		if named[id] {
 			kept[id] = w.leases[id]
-			d.then(tell{leaseAddress(id), leaseNamed{w.version}})
+			d.then(tell{leaseAddress(id), leaseNamed{w.version, w.session}})
 			continue
 		}
-		d.then(tell{leaseAddress(id), leaseLost{withoutIt}})
+		d.then(tell{leaseAddress(id), leaseLost{reason: withoutIt, untaken: same}})
 	}
 	w.leases, w.named = kept, sortedKeys(kept)
+	w.claim(claims, lost, d)
 	return verdicts
 }
 
@@ -354,7 +386,7 @@ func goodbye(reason string, code messages.Code, text string) *messages.Frame {
 // disconnect notes the loss of the socket. The leases hold, each on a clock of its own.
 func (w workerState) disconnect(at moment) (workerState, decision) {
 	w.connected, w.goneAt, w.lastSeenAt = false, at.now, at.now
-	w.version++
+	w.bump()
 	d := decision{writes: []write{w.write()}}
 	for _, id := range sortedKeys(w.leases) {
 		d.then(tell{leaseAddress(id), leaseSocketLost{}})
@@ -384,8 +416,11 @@ func (w workerState) mayLeave() (workerState, decision) {
 	switch {
 	case w.connected || w.newcomer != nil:
 		return w, decision{}
-	case len(w.leases) > 0 || len(w.awaiting) > 0 || w.told != w.version:
-		return w, decision{effects: []effect{w.idle()}}
+	case len(w.leases) > 0 || len(w.awaiting) > 0 || len(w.owedClaims()) > 0 || w.told != w.version:
+		// What the worker claimed it has killed by now: a grace has passed since its last connection.
+		d := decision{effects: []effect{w.idle()}}
+		w.dropClaims(&d)
+		return w, d
 	default:
 		return w, decision{effects: []effect{tell{schedulerAddress(), workerGone{w.name}}, leave{}}}
 	}
@@ -402,7 +437,7 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 	switch draining := w.saysDraining; {
 	case draining && w.intent != messages.IntentDraining:
 		w.beginDrain(c.params.GetReason(), &d, at)
-		w.version++
+		w.bump()
 		d.writes = append(d.writes, w.write())
 	case draining:
 		w.orderNoted = true
@@ -422,47 +457,11 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 	return w, d
 }
 
-// tokenGone disconnects the worker if that token had admitted it. What ran under it is killed and lost at once.
-func (w workerState) tokenGone(c tokenGone, at moment) (workerState, decision) {
-	noted := tell{tokenAddress(c.token), tokenGoneNoted{w.name}}
-	if w.version == 0 { // it was here once
-		return w, decision{effects: []effect{noted, leave{}}}
-	}
-	if !w.connected || w.token != c.token || w.generation != c.tokenGen {
-		return w, decision{effects: []effect{noted}}
-	}
-	leases := sortedKeys(w.leases)
-	w.leases = nil
-	w.connected, w.goneAt, w.reason = false, at.now, string(c.code)
-	w.version++
-	d := decision{writes: []write{w.write()}}
-	d.then(w.dismiss(c.code)...)
-	for _, id := range leases {
-		d.then(tell{leaseAddress(id), leaseLost{w.tokenText(c.code)}})
-	}
-	d.then(noted, w.idle())
-	d.then(w.farewell()...)
-	return w, d
-}
-
-// dismiss tells the worker to go, since its token is no longer good.
-func (w workerState) dismiss(code messages.Code) []effect {
-	text := w.tokenText(code)
-	return []effect{transmit{w.session, goodbye("revoked", code, text)}, hangUp{w.session, code, text}}
-}
-
-func (w workerState) tokenText(code messages.Code) string {
-	if code == messages.CodeTokenExpired {
-		return "enrollment token " + w.token + " has expired"
-	}
-	return "enrollment token " + w.token + " was revoked"
-}
-
 // cameWithout tells whether the worker has enrolled without a lease since that version. The lease was told so then, but may
 // not have heard it.
 func (w workerState) cameWithout(lease string, version uint64) bool {
 	_, known := w.leases[lease]
-	return !known && version < w.enrolledVersion && !slices.Contains(w.named, lease)
+	return !known && version < w.enrolledVersion && !slices.Contains(w.named, lease) && !slices.Contains(w.claims, lease)
 }
 
 // leaseHere registers a lease, and sends its dispatch. A repeat has the same number, so that the worker knows it.
@@ -471,11 +470,12 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 	var d decision
 	switch {
 	case w.cameWithout(c.lease, c.version): // what is lost is never sent again: its step may be running elsewhere by then
-		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{withoutIt}}}}
+		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{reason: withoutIt}}}}
 	case !known && c.version < w.enrolledVersion: // it has not heard either
-		d.then(tell{leaseAddress(c.lease), leaseNamed{w.enrolledVersion}})
+		d.then(tell{leaseAddress(c.lease), leaseNamed{w.enrolledVersion, w.session}})
 	}
 	if !known {
+		w = w.claimAdopted(c.lease)
 		// Above all that came before, also for an actor that has restarted: the journal's sequence has risen at least once for
 		// each dispatch of this boot.
 		w.seq = max(w.seq+1, w.seqBase+uint32(at.sequence))
@@ -500,10 +500,16 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 // three times in a row is unhealthy until it gets another try.
 func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
 	var d decision
+	if w.connected {
+		d.then(transmit{w.session, ackFrame(c.lease, c.durable, true)})
+	}
 	if _, known := w.leases[c.lease]; !known { // said twice
 		return w, d
 	}
 	w.leases = without(w.leases, c.lease)
+	if w.settled != nil {
+		w.claimOver(c.lease)
+	}
 	switch {
 	case c.refusal == "":
 		w.cannotStart, w.probations = 0, 0
@@ -520,7 +526,7 @@ func (w workerState) leaseOver(c leaseOver, at moment) (workerState, decision) {
 	default:
 		return w, d
 	}
-	w.version++
+	w.bump()
 	d.writes = append(d.writes, w.write())
 	return w, d
 }
@@ -550,7 +556,8 @@ func (w workerState) write() write {
 			Connected: w.connected, Intent: string(w.intent), Health: string(w.health), Reason: w.reason, Labels: w.labels.Proto(),
 			Platform: w.platform, Arch: w.arch, Version: w.build, Protocol: w.protocol, Capacity: w.capacity,
 			EnrolledAt: messages.Time(w.enrolledAt), LastSeenAt: messages.Time(w.lastSeenAt), DisconnectedAt: messages.Time(w.goneAt),
-			Session: w.session, DispatchSeq: w.seqBase, EnrolledVersion: w.enrolledVersion, NamedLeases: w.named, DrainOrdered: w.ordered, Note: w.note, Until: messages.Time(w.until),
+			Session: w.session, DispatchSeq: w.seqBase, EnrolledVersion: w.enrolledVersion, NamedLeases: w.named, ClaimedLeases: w.claims,
+			DrainOrdered: w.ordered, Note: w.note, Until: messages.Time(w.until),
 			IntentAt: messages.Time(w.intentAt), PauseHeld: w.held,
 		},
 	}
@@ -567,8 +574,9 @@ func workerFrom(name string, r *messages.WorkerRecord, version uint64, t timing)
 		health: messages.WorkerHealth(r.GetHealth()), reason: r.GetReason(), labels: messages.LabelsFrom(r.GetLabels()),
 		platform: r.GetPlatform(), arch: r.GetArch(), build: r.GetVersion(), protocol: r.GetProtocol(), capacity: r.GetCapacity(),
 		enrolledAt: messages.GoTime(r.GetEnrolledAt()), lastSeenAt: messages.GoTime(r.GetLastSeenAt()),
-		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), enrolledVersion: r.GetEnrolledVersion(), named: r.GetNamedLeases(), ordered: r.GetDrainOrdered(),
-		note: r.GetNote(), until: messages.GoTime(r.GetUntil()), intentAt: messages.GoTime(r.GetIntentAt()), held: r.GetPauseHeld(), loopback: r.GetName() == Loopback, timing: t,
+		goneAt: messages.GoTime(r.GetDisconnectedAt()), session: r.GetSession(), seqBase: r.GetDispatchSeq(), enrolledVersion: r.GetEnrolledVersion(), named: r.GetNamedLeases(), claims: r.GetClaimedLeases(),
+		ordered: r.GetDrainOrdered(),
+		note:    r.GetNote(), until: messages.GoTime(r.GetUntil()), intentAt: messages.GoTime(r.GetIntentAt()), held: r.GetPauseHeld(), loopback: r.GetName() == Loopback, timing: t,
 	}
 }
 

@@ -18,14 +18,18 @@ func TestWorker_Cells(t *testing.T) {
 	failing := ok(1)
 	failing.cannotStart = cannotStartLimit - 1
 	away := sampleWorker(false, messages.IntentNone, messages.HealthOK, 0)
+	dismissing := sampleWorker(false, messages.IntentNone, messages.HealthOK, 1)
+	dismissing.dismissing, dismissing.reason = true, string(messages.CodeTokenRevoked)
+	claiming := ok(0)
+	claiming.claims = []string{"r.9.1/1"}
 	checkCells(t, workerUnder(), []cell[workerState]{
 		{
 			"an enrollment stands only while its token does", workerFrom("a", nil, 0, timing{}), c["enrolls again"](),
-			"worker idle; if token is at 2; send response; owes scheduler workerKnown",
+			"worker idle; if token is at 2; send response; owes lease claimLease; owes lease claimLease; owes scheduler workerKnown",
 		},
 		{
 			"what the same instance names goes on, the rest is lost", ok(2), c["enrolls again"](),
-			"worker idle; if token is at 2; send worker.goodbye; hang up: superseded; tell lease leaseNamed; tell lease leaseLost; send response; owes scheduler workerKnown",
+			"worker idle; if token is at 2; send worker.goodbye; hang up: superseded; tell lease leaseNamed; tell lease leaseLost; send response; owes lease claimLease; owes scheduler workerKnown",
 		},
 		{
 			"another instance lets the connected one show that it lives", ok(1), c["another instance"](), "probe",
@@ -33,7 +37,7 @@ func TestWorker_Cells(t *testing.T) {
 		{"a sign of life refuses the newcomer", asked, c["a sign of life"](), "send error already_connected"},
 		{
 			"without one the newcomer is admitted, and what the old one ran is lost", asked, c["no sign of life"](),
-			"worker idle; if token is at 2; send worker.goodbye; hang up: superseded; tell lease leaseLost; send response; owes scheduler workerKnown",
+			"worker idle; if token is at 2; send worker.goodbye; hang up: superseded; tell lease leaseLost; send response; owes lease claimLease; owes lease claimLease; owes scheduler workerKnown",
 		},
 		{"a third one is refused meanwhile", asked, c["another instance"](), "send error already_connected"},
 		{"a token that ended meanwhile refuses it", away, c["refused enrollment"](), "send error token_revoked"},
@@ -43,18 +47,26 @@ func TestWorker_Cells(t *testing.T) {
 		{"a drain takes it out of the pool", ok(1), c["drains"](), "worker draining; send response; owes scheduler workerKnown"},
 		{"a drain on an older socket changes nothing", ok(1), c["an old socket drains"](), ""},
 		{
-			"a revoked token ends it and what it runs, without grace", ok(1), c["token revoked"](),
-			"worker disconnected; send worker.goodbye; hang up: token_revoked; tell lease leaseLost; tell token tokenGoneNoted; arm idle; owes scheduler workerKnown",
+			"a revoked token tells it to go, and what it runs waits for its word", ok(1), c["token revoked"](),
+			"worker disconnected; send worker.goodbye; arm dismiss; tell token tokenGoneNoted; arm idle; owes scheduler workerKnown",
 		},
+		{"with its word what it ran is lost without grace", dismissing, goodbyeHeard{9}, "hang up: token_revoked; tell lease leaseLost"},
+		{"without it the leases keep their grace", dismissing, dismissElapsed{}, "hang up: token_revoked; tell lease leaseSocketLost"},
+		{"also where its socket ends", dismissing, c["socket ends"](), "hang up: token_revoked; tell lease leaseSocketLost"},
+		{"an older socket's enrollment is out of date", ok(1), c["enrolls on an old socket"](), "send error unavailable; hang up: unavailable"},
+		{"a step that waits for a claimed lease keeps waiting", claiming, awaitWorker{step: stepAddress("r", "j", "s"), lease: "r.9.1/1", over: true}, "tell step awaitNoted; owes lease claimLease"},
+		{"a step that waits for another is told that there is no hope", claiming, awaitWorker{step: stepAddress("r", "j", "s"), lease: "r.7.1/1"}, "tell step workerBack; owes lease claimLease"},
+		{"a claim that came to nothing is aborted", claiming, claimSettled{"r.9.1/1", true}, "send worker.abort; owes scheduler releaseSlot"},
+		{"a claim that was adopted is a lease", claiming, leaseHere{"r.9.1/2", 4, &messages.DispatchParams{}}, "send worker.dispatch"},
 		{"another token's end changes nothing", ok(1), c["another token expires"](), "tell token tokenGoneNoted"},
 		{"a new lease gets its dispatch sent", ok(0), c["lease here"](), "send worker.dispatch"},
 		{"a lease of a worker that is away is told so", away, c["lease here"](), "tell lease leaseSocketLost"},
 		{"a lease from before the last enrollment is lost", ok(0), c["lease of before"](), "tell lease leaseLost"},
 		{"a cancel is passed on", ok(1), c["cancel"](), "send cancel force:false"},
-		{"two refusals to start are none yet", ok(1), c["cannot start"](), ""},
-		{"the third refusal to start makes it unhealthy", failing, c["cannot start"](), "worker unhealthy; arm probation; owes scheduler workerKnown"},
-		{"busy is no trouble", failing, c["busy"](), ""},
-		{"a refusal because it drains is news of the drain", ok(1), c["refuses since it drains"](), "worker draining; owes scheduler workerKnown"},
+		{"two refusals to start are none yet", ok(1), c["cannot start"](), "send ack 0 done:true"},
+		{"the third refusal to start makes it unhealthy", failing, c["cannot start"](), "worker unhealthy; send ack 0 done:true; arm probation; owes scheduler workerKnown"},
+		{"busy is no trouble", failing, c["busy"](), "send ack 0 done:true"},
+		{"a refusal because it drains is news of the drain", ok(1), c["refuses since it drains"](), "worker draining; send ack 0 done:true; owes scheduler workerKnown"},
 		{"it gets another try", sampleWorker(true, messages.IntentNone, messages.HealthUnhealthy, 0), probationElapsed{}, "worker idle; owes scheduler workerKnown"},
 		{"a new scheduler is told", ok(0), schedulerStarted{9}, "owes scheduler workerKnown"},
 		{"one that is away and idle leaves", away, idleElapsed{}, "tell scheduler workerGone; leave"},
@@ -143,7 +155,7 @@ func TestWorker_CountsEachDrainOnceByItsCause(t *testing.T) {
 		{"one that comes back and drains", idle, []any{sessionEnded{9}, enrolls("i", "max_uptime"), says("max_uptime")}, []string{"", "max_uptime", ""}},
 		{"each instance of its own", sampleWorker(false, messages.IntentDraining, messages.HealthOK, 0), []any{enrolls("other", "idle_timeout")}, []string{"idle_timeout"}},
 		{"a reason that nobody knows", idle, []any{says("the moon")}, []string{"other"}},
-		{"a refusal", idle, []any{leaseOver{"r.0.1/1", messages.CodeWorkerDraining, "no"}, says("signal")}, []string{"other", ""}},
+		{"a refusal", idle, []any{leaseOver{lease: "r.0.1/1", refusal: messages.CodeWorkerDraining, text: "no"}, says("signal")}, []string{"other", ""}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

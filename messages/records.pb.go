@@ -864,6 +864,9 @@ type LeaseRecord struct {
 	Logged bool `protobuf:"varint,20,opt,name=logged,proto3" json:"logged,omitempty"`
 	// The version of the worker's record that it was handed out under.
 	WorkerVersion uint64 `protobuf:"varint,21,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
+	// Its worker brought it back through a restart of the orchestrator, and had lost it by then: that is no loss of the
+	// worker's.
+	Excused       bool `protobuf:"varint,22,opt,name=excused,proto3" json:"excused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1045,18 +1048,27 @@ func (x *LeaseRecord) GetWorkerVersion() uint64 {
 	return 0
 }
 
+func (x *LeaseRecord) GetExcused() bool {
+	if x != nil {
+		return x.Excused
+	}
+	return false
+}
+
 // Outcome is how a lease ended, for its step to decide by.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// succeeded, failed, cancelled, timeout, refused, lost or restart.
-	Status        string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	Code          string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
-	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Outputs       []*KeyValue            `protobuf:"bytes,4,rep,name=outputs,proto3" json:"outputs,omitempty"`
-	FinalOffset   uint32                 `protobuf:"varint,5,opt,name=final_offset,json=finalOffset,proto3" json:"final_offset,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Status      string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	Code        string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Error       string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Outputs     []*KeyValue            `protobuf:"bytes,4,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	FinalOffset uint32                 `protobuf:"varint,5,opt,name=final_offset,json=finalOffset,proto3" json:"final_offset,omitempty"`
+	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	ExitCode    int32                  `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// It was lost while the orchestrator itself stood still or was down, which counts as no loss.
+	Excused       bool `protobuf:"varint,9,opt,name=excused,proto3" json:"excused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1157,13 @@ func (x *Outcome) GetExitCode() int32 {
 		return x.ExitCode
 	}
 	return 0
+}
+
+func (x *Outcome) GetExcused() bool {
+	if x != nil {
+		return x.Excused
+	}
+	return false
 }
 
 type OutputRecord struct {
@@ -1401,7 +1420,10 @@ type WorkerRecord struct {
 	EnrolledVersion uint64   `protobuf:"varint,25,opt,name=enrolled_version,json=enrolledVersion,proto3" json:"enrolled_version,omitempty"`
 	NamedLeases     []string `protobuf:"bytes,26,rep,name=named_leases,json=namedLeases,proto3" json:"named_leases,omitempty"`
 	// It was paused when it began to drain: the pause, with note and until, holds again for the next instance.
-	PauseHeld     bool `protobuf:"varint,27,opt,name=pause_held,json=pauseHeld,proto3" json:"pause_held,omitempty"`
+	PauseHeld bool `protobuf:"varint,27,opt,name=pause_held,json=pauseHeld,proto3" json:"pause_held,omitempty"`
+	// Leases that the instance named at its last enrollment and that were not in flight for us: whose they are is decided by
+	// the leases.
+	ClaimedLeases []string `protobuf:"bytes,30,rep,name=claimed_leases,json=claimedLeases,proto3" json:"claimed_leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1625,6 +1647,13 @@ func (x *WorkerRecord) GetPauseHeld() bool {
 	return false
 }
 
+func (x *WorkerRecord) GetClaimedLeases() []string {
+	if x != nil {
+		return x.ClaimedLeases
+	}
+	return nil
+}
+
 type SchedulerRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1768,7 +1797,7 @@ const file_records_proto_rawDesc = "" +
 	"\vdispatch_id\x18\x0f \x01(\tR\n" +
 	"dispatchId\x12\x1d\n" +
 	"\n" +
-	"queued_seq\x18\x10 \x01(\x04R\tqueuedSeq\"\xea\x05\n" +
+	"queued_seq\x18\x10 \x01(\x04R\tqueuedSeq\"\x84\x06\n" +
 	"\vLeaseRecord\x12\x1f\n" +
 	"\vdispatch_id\x18\x01 \x01(\tR\n" +
 	"dispatchId\x12\x1e\n" +
@@ -1796,7 +1825,8 @@ const file_records_proto_rawDesc = "" +
 	"\x13cancel_requested_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x11cancelRequestedAt\x12#\n" +
 	"\rcancel_forced\x18\x13 \x01(\bR\fcancelForced\x12\x16\n" +
 	"\x06logged\x18\x14 \x01(\bR\x06logged\x12%\n" +
-	"\x0eworker_version\x18\x15 \x01(\x04R\rworkerVersion\"\xab\x02\n" +
+	"\x0eworker_version\x18\x15 \x01(\x04R\rworkerVersion\x12\x18\n" +
+	"\aexcused\x18\x16 \x01(\bR\aexcused\"\xc5\x02\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +
@@ -1806,7 +1836,8 @@ const file_records_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1b\n" +
-	"\texit_code\x18\b \x01(\x05R\bexitCode\"=\n" +
+	"\texit_code\x18\b \x01(\x05R\bexitCode\x12\x18\n" +
+	"\aexcused\x18\t \x01(\bR\aexcused\"=\n" +
 	"\fOutputRecord\x12-\n" +
 	"\x06chunks\x18\x01 \x03(\v2\x15.swamp.v1.OutputChunkR\x06chunks\"\xc9\x02\n" +
 	"\vTokenRecord\x12\x12\n" +
@@ -1832,7 +1863,7 @@ const file_records_proto_rawDesc = "" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12;\n" +
 	"\venrolled_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"enrolledAt\"\xc9\a\n" +
+	"enrolledAt\"\xf0\a\n" +
 	"\fWorkerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12)\n" +
@@ -1865,7 +1896,8 @@ const file_records_proto_rawDesc = "" +
 	"\x10enrolled_version\x18\x19 \x01(\x04R\x0fenrolledVersion\x12!\n" +
 	"\fnamed_leases\x18\x1a \x03(\tR\vnamedLeases\x12\x1d\n" +
 	"\n" +
-	"pause_held\x18\x1b \x01(\bR\tpauseHeld\"'\n" +
+	"pause_held\x18\x1b \x01(\bR\tpauseHeld\x12%\n" +
+	"\x0eclaimed_leases\x18\x1e \x03(\tR\rclaimedLeases\"'\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
