@@ -218,7 +218,10 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		}
 		return l, decision{effects: []effect{tell{c.step, leaseUp{l.id()}}}}
 	case leaseFrame:
-		if c.worker != l.worker && l.unknown == "" { // a dispatch belongs to the worker that was sent it
+		if l.unknown != "" { // whoever ran it has been told, or its record is gone
+			return l, decision{effects: []effect{forgetIt(c), leave{}}}
+		}
+		if c.worker != l.worker { // a dispatch belongs to the worker that was sent it
 			return l, decision{effects: []effect{forgetIt(c)}}
 		}
 		return l.frame(c, at)

@@ -249,6 +249,8 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 				}
 			}
 			w.mu.Unlock()
+			l.Send(&messages.Frame{Id: frame.GetId(), Body: &messages.Frame_Response{Response: messages.NewResponse(
+				messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})}})
 		} else if o := body.Request.GetWorkerOrder(); o != nil {
 			w.mu.Lock()
 			w.orders = append(w.orders, order{frame.GetId(), o.GetAction()})

@@ -142,6 +142,8 @@ type ending struct {
 	stop StopReason // empty: connect again
 	err  error
 	lost int // dispatches that were in flight
+	// goodbye is the request with which the orchestrator ended it, if it did.
+	goodbye string
 }
 
 // connection makes one connection and works on it until it has ended. It returns for how long the worker was enrolled;

@@ -56,7 +56,8 @@ type session struct {
 	link   Link
 	ctx    context.Context //nolint:containedctx // it is the connection's life
 	cancel context.CancelCauseFunc
-	over   chan ending // the first reason to end
+	over   chan ending   // the first reason to end
+	halt   chan struct{} // closed to have the writer return
 	start  time.Time
 	heard  atomic.Int64 // when a frame came last, since start
 	busy   atomic.Int64 // since when a write is under way, since start; 0 if none is
@@ -75,7 +76,7 @@ type session struct {
 
 func newSession(a *Agent, link Link) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &session{a: a, link: link, ctx: ctx, cancel: cancel, over: make(chan ending, 1), start: time.Now()}
+	return &session{a: a, link: link, ctx: ctx, cancel: cancel, over: make(chan ending, 1), halt: make(chan struct{}), start: time.Now()}
 }
 
 // newID returns an id for a request. The caller holds Agent.mu, or is alone.
@@ -198,11 +199,15 @@ func (s *session) cause(err error) error {
 func (s *session) serve() ending {
 	a := s.a
 	var loops sync.WaitGroup
+	written := make(chan struct{})
 	loops.Go(s.read)
-	loops.Go(s.write)
+	loops.Go(func() { defer close(written); s.write() })
 	end := s.watch()
-	if end.err == nil {
+	switch {
+	case end.err == nil:
 		s.leave()
+	case end.stop != "" && end.goodbye != "":
+		s.sayGone(end, written)
 	}
 	s.cancel(errConnEnded)
 	_ = s.link.Close("", "")
@@ -269,6 +274,24 @@ func (s *session) leave() {
 	}
 	timer := time.AfterFunc(leaveTimeout, func() { s.cancel(errConnEnded) })
 	defer timer.Stop()
+	_ = s.link.Close("", "the worker leaves")
+}
+
+// sayGone kills every step and answers the goodbye with which the orchestrator has sent this worker away for good. The
+// answer says that nothing of them is left, so that they can run elsewhere at once.
+func (s *session) sayGone(end ending, written <-chan struct{}) {
+	if s.a.abandon(end.err.Error()) != nil {
+		return
+	}
+	timer := time.AfterFunc(leaveTimeout, func() { s.cancel(errConnEnded) })
+	defer timer.Stop()
+	close(s.halt)
+	<-written
+	answer := responseTo(end.goodbye, messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})
+	if err := s.link.Write(s.ctx, answer); err != nil {
+		s.a.cfg.Logger.Debug("the goodbye is not answered", messages.KeyErr, err)
+		return
+	}
 	_ = s.link.Close("", "the worker leaves")
 }
 

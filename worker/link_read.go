@@ -55,8 +55,9 @@ func (s *session) onRequest(id string, r *messages.Request) {
 	case *messages.Request_WorkerOrder:
 		s.onOrder(id, params.WorkerOrder)
 	case *messages.Request_WorkerGoodbye:
-		s.say(responseTo(id, messages.VerbWorkerGoodbye, &messages.GoodbyeResult{}))
-		s.end(endingOf(goodbyeFault(params.WorkerGoodbye), s.a.cfg, false))
+		end := endingOf(goodbyeFault(params.WorkerGoodbye), s.a.cfg, false)
+		end.goodbye = id
+		s.end(end)
 	default:
 		s.say(errorFrame(id, messages.CodeUnknownVerb, fmt.Sprintf("a worker has no verb %q, or it came without its params", r.GetVerb())))
 	}

@@ -19,6 +19,8 @@ func (s *session) write() {
 			select {
 			case <-s.a.toSend:
 				continue
+			case <-s.halt:
+				return
 			case <-s.ctx.Done():
 				return
 			}

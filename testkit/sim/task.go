@@ -92,7 +92,7 @@ func (p *process) take(l *link, f *messages.Frame) {
 		case *messages.Request_WorkerOrder:
 			p.order(l, f.GetId(), params.WorkerOrder)
 		case *messages.Request_WorkerGoodbye:
-			p.goodbye(params.WorkerGoodbye)
+			p.goodbye(l, f.GetId(), params.WorkerGoodbye)
 		}
 	case *messages.Frame_Cancel:
 		p.cancel(f.GetId(), body.Cancel.GetForce())
@@ -101,7 +101,8 @@ func (p *process) take(l *link, f *messages.Frame) {
 	}
 }
 
-func (p *process) goodbye(g *messages.GoodbyeParams) {
+// goodbye ends the process where it is for good. Its answer says that nothing of its tasks is left.
+func (p *process) goodbye(l *link, id string, g *messages.GoodbyeParams) {
 	if g.GetCode() == "" || !messages.Code(g.GetCode()).Permanent() {
 		return
 	}
@@ -110,7 +111,11 @@ func (p *process) goodbye(g *messages.GoodbyeParams) {
 	if p.a.token == p.token {
 		p.a.token = ""
 	}
-	p.end()
+	for _, t := range p.known {
+		t.stop("its worker was sent away")
+	}
+	defer p.end()
+	l.socket.Send(&messages.Frame{Id: id, Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})}})
 }
 
 func (p *process) order(l *link, id string, o *messages.OrderParams) {
@@ -147,6 +152,8 @@ func (p *process) offer(l *link, lease string, params *messages.DispatchParams) 
 	}
 	refusal := messages.Code("")
 	switch {
+	case params.GetGeneration() > 1: // it was adopted from this process, which has lost it since
+		refusal = messages.CodeEnded
 	case p.draining:
 		refusal = messages.CodeWorkerDraining
 	case p.busy() >= p.a.is.Capacity, w.chance.percent(mood.Busy, "busy", lease):
