@@ -104,7 +104,7 @@ func TestWorker_CellsOfWishes(t *testing.T) {
 		{"its word that it works on ends the drain, for those who wait for it too", waited, c["reports"](), "worker idle; answer: conflict; send response; owes scheduler workerKnown"},
 		{"its word that it works on counts with its answer", sampleResuming(false), c["reports"](), "send response"},
 		{"its answer after that word", kept, c["order to go on answered"](), "worker idle; answer intentIs; owes scheduler workerKnown"},
-		{"another instance takes over meanwhile", sampleResuming(false), sampleEnroll("i2", 9), "worker idle; if token is at 2; answer: conflict; tell lease leaseLost; tell lease leaseLost; send response; owes scheduler workerKnown"},
+		{"another instance takes over meanwhile", sampleResuming(false), sampleEnroll("i2", 9), "worker idle; if token is at 2; answer: conflict; tell lease leaseLost; tell lease leaseLost; send response; owes lease claimLease; owes lease claimLease; owes scheduler workerKnown"},
 		{"its answer alone says that it leaves", sampleResuming(false), c["order to go on answered"](), "answer: conflict"},
 		{"the answer on an older socket says nothing", sampleResuming(false), c["an old socket answers"](), ""},
 		{"it leaves meanwhile", sampleResuming(false), c["socket ends"](), "worker disconnected; tell lease leaseSocketLost; tell lease leaseSocketLost; arm idle; answer: conflict; owes scheduler workerKnown"},
