@@ -21,6 +21,9 @@ const (
 	// aliveEvery is how often the journal notes that the orchestrator lives, while something waits or runs. At a restart a
 	// wait counts up to then.
 	aliveEvery = 10 * time.Second
+	// fullFor is how long a commit that was refused for want of space says that there is none: whoever waits for space tries
+	// again within that.
+	fullFor = 5 * spaceTime
 )
 
 const aliveID = "alive"
@@ -44,7 +47,7 @@ func (sys *System) Audit(ctx context.Context) ([]Finding, error) {
 
 func (sys *System) readBooks(ctx context.Context) (*books, error) {
 	b := &books{
-		now: time.Now(), loopback: sys.cfg.LoopbackSlots > 0, runs: make(map[string]*messages.RunRecord), steps: make(map[string]*messages.StepRecord),
+		now: time.Now(), full: time.Since(time.Unix(0, sys.refusedAt.Load())) < fullFor, loopback: sys.cfg.LoopbackSlots > 0, runs: make(map[string]*messages.RunRecord), steps: make(map[string]*messages.StepRecord),
 		leases: make(map[string]*messages.LeaseRecord), waits: make(map[string]*messages.PendingRecord), workers: make(map[string]*messages.WorkerRecord),
 		orphans: make(map[string]bool), living: make(map[address]bool),
 	}

@@ -109,7 +109,9 @@ type System struct {
 	admit    *admission
 	failures *failureBook
 	counters counters
-	ran      ranBook
+	// refusedAt is when a commit was last refused for want of space, in nanoseconds since 1970.
+	refusedAt atomic.Int64
+	ran       ranBook
 	// aliveUntil is when the boot before this one was last known to be alive. It is set before any actor starts.
 	aliveUntil time.Time
 
