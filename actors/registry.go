@@ -24,6 +24,7 @@ type actorInfo struct {
 	queued    atomic.Int64
 	processed atomic.Uint64
 	restarts  atomic.Int64
+	starts    atomic.Int64
 	state     atomicWord
 	last      atomic.Value // reflect.Type of the last message
 	panics    map[string]int
@@ -50,6 +51,12 @@ func (i *actorInfo) received(msg any) {
 	i.processed.Add(1)
 	i.last.Store(reflect.TypeOf(msg))
 }
+
+// begins counts a start of the actor, and again tells whether it is not the first one. That is no question of its panics: a
+// restart that was meant for a child may meet the one that has its name now.
+func (i *actorInfo) begins() { i.starts.Add(1) }
+
+func (i *actorInfo) again() bool { return i.starts.Load() > 1 }
 
 // panicked, succeeded, suspect and isPoison are called by the actor alone.
 func (i *actorInfo) panicked(command string) {

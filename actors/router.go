@@ -73,7 +73,8 @@ func (r *router) Receive(ctx actor.Context) {
 		r.info = r.sys.info(ctx.Self())
 		r.info.state.Store("routing")
 		r.children, r.byID = make(map[string]*routed), make(map[string]*routed)
-		if r.info.restarts.Load() > 0 {
+		r.info.begins()
+		if r.info.again() {
 			r.sys.dropRefs(r.kind) // its children went with it
 			if err := r.sys.wakeLive(r.kind); err != nil {
 				panic(err) // tried again after a pause, and given up after ten

@@ -57,9 +57,15 @@ type runner[S any] struct {
 // ownCommand is what an actor has sent to itself. It dies with the actor, where what others have sent does not.
 type ownCommand struct{ cmd any }
 
-// lookAgain is what an actor sends to itself after a panic: what it was started for is lost, and it may be that nothing
-// else ever comes, so it looks whether it is needed.
+// lookAgain is what an actor tells itself some time after a panic: what it was started for is lost, and it may be that
+// nothing else ever comes, so it looks whether it is needed. It stays until everybody has given up who may ask again, for
+// it alone knows how often it has panicked.
 type lookAgain struct{}
+
+const (
+	timerLook = "look"
+	lookAfter = 2 * askLimit
+)
 
 // flushBatch is what a gathering actor sends to itself, behind what has arrived.
 type flushBatch struct{}
@@ -108,11 +114,12 @@ func (r *runner[S]) started(ctx actor.Context) {
 	r.info = r.sys.info(ctx.Self())
 	r.timers.init(r.sys, ctx.Self())
 	r.owed.init(r.sys, ctx.Self())
-	if r.info.restarts.Load() > 0 {
+	r.info.begins()
+	if r.info.again() {
 		const start = "start"
 		r.guard(start, func() { r.ensureLoaded(ctx, nil) })
 		r.info.succeeded(start)
-		ctx.Send(ctx.Self(), ownCommand{lookAgain{}})
+		r.timers.arm(arm{timerLook, lookAfter, lookAgain{}})
 	}
 }
 
@@ -386,6 +393,9 @@ func (sys *System) commit(d decision) error {
 		c.Appends[i] = persistence.Append{Stream: d.stream, Body: body, New: d.newStream && i == 0}
 	}
 	if _, err := sys.journal.Commit(context.Background(), c); err != nil {
+		if errors.Is(err, persistence.ErrNoSpace) {
+			sys.refusedAt.Store(time.Now().UnixNano())
+		}
 		return err
 	}
 	sys.counters.count(d)

@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -196,6 +197,73 @@ func pointsOf(t *testing.T, s story) []testkit.PanicAt {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Command, b.Command), cmp.Compare(a.Stage, b.Stage), a.Nth-b.Nth)
 	})
 	return points
+}
+
+// A worker's actor that has panicked does not know what it has sent. What a lease has asked it to send before must not make
+// a step run again that is over by the time that it gets there.
+func TestPanics_AWorkersActorThatStartsAnewMakesNoStepRunTwice(t *testing.T) {
+	t.Parallel()
+	var late sync.Once
+	hold := func(p actors.Point) {
+		if p.Kind == "worker" && p.Command == "leaseHere" && sinceStart() > 3*time.Second && p.Stage == "received" {
+			late.Do(func() { time.Sleep(5 * time.Second) })
+		}
+	}
+	scenario(t, func(t *testing.T, f *testkit.Fleet) {
+		w := f.Worker("gpu-1", gpu())
+		run := f.Submit(single)
+		d := w.NextDispatch()
+		f.Advance(4 * time.Second)
+		go func() {
+			_, _ = f.Do(context.Background(), messages.VerbWorkerPause, &messages.WorkerPauseParams{Name: "gpu-1"}, nil)
+		}()
+		f.Advance(time.Second)
+		d.Succeed()
+		run.WaitStatus(messages.RunSucceeded)
+		f.Advance(time.Minute)
+		if n := len(w.Dispatches()); n != 1 {
+			t.Errorf("the worker has taken %d dispatches of one step", n)
+		}
+		if n := f.Metrics().Restarts; n != 1 {
+			t.Errorf("%d actors have panicked, want one", n)
+		}
+	}, testkit.WithHook(hold), testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "worker", Command: "pauseWorker"}))
+}
+
+// A run takes the actors of its steps with it when it panics, and bears them anew. The restart that was due to one of them
+// meets the one that has its name now.
+func TestPanics_OfARunAndItsStepLeaveNobodyAsleep(t *testing.T) {
+	t.Parallel()
+	for panics := 1; panics <= 5; panics++ {
+		for _, ms := range []int{5, 15, 30, 60, 100, 200, 400} {
+			t.Run(fmt.Sprintf("%d of the step, and the run after %d ms", panics, ms), func(t *testing.T) {
+				t.Parallel()
+				testkit.Bubble(t, func(t *testing.T) {
+					f := testkit.Start(t,
+						testkit.WithPanic(testkit.PanicAt{Stage: "committed", Kind: "run", Command: "slotsReserved"}), // nobody is told
+						testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "step", Command: "rejoin", Times: panics}),
+						testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "run", Command: "cancelRun"}))
+					f.Worker("gpu-1", gpu(), testkit.AutoRun())
+					f.Settle()
+					began := sinceStart()
+					submitted := make(chan *testkit.Run)
+					go func() { // the first answer is lost
+						run, err := f.SubmitAs("mine", single)
+						if err != nil {
+							t.Error(err)
+						}
+						submitted <- run
+					}()
+					f.Advance(time.Duration(ms) * time.Millisecond)
+					_, _ = f.Do(context.Background(), messages.VerbRunCancel, &messages.RunCancelParams{RunId: "mine", Step: "no-such"}, nil)
+					(<-submitted).Wait()
+					if took := sinceStart() - began; took > 10*time.Second {
+						t.Errorf("the run took %s to end", took)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A scheduler that starts anew knows the slots that are taken, also while the leases have not introduced themselves.

@@ -129,7 +129,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.info = s.sys.info(ctx.Self())
 		s.self = s.info.address
 		s.info.state.Store("open")
-		if s.info.restarts.Load() > 0 { // what the socket had said is lost, so the socket has to go
+		s.info.begins()
+		if s.info.again() { // what the socket had said is lost, so the socket has to go
 			s.lost(ctx)
 		}
 	case *actor.Stopping, *actor.Restarting:
