@@ -127,7 +127,8 @@ func (a *Agent) perform(s *session, frame string, p *messages.DispatchParams) {
 	t := s.taskOf(p, d)
 	d.worker, d.killGrace = t.Worker, t.KillGrace
 	a.dispatches[id] = d
-	a.moveFence(d, s)
+	d.follow(s)
+	a.watchFences(s.fence)
 	a.performing.Go(func() {
 		defer cancel(nil)
 		a.step(ctx, d, t)
@@ -142,7 +143,8 @@ func (a *Agent) adopt(s *session, frame string, p *messages.DispatchParams) {
 	}
 	if d, ok := a.dispatches[id]; ok {
 		d.hide(p.GetCredential())
-		a.moveFence(d, s)
+		d.follow(s)
+		a.watchFences(s.fence)
 	}
 }
 

@@ -52,28 +52,31 @@ func (a *Agent) timeLeft() (left time.Duration, ok bool) {
 func (a *Agent) promised(s *session, sent time.Duration) {
 	s.fence = s.terms.fence(sent)
 	for _, d := range a.dispatches {
-		a.moveFence(d, s)
+		d.follow(s)
+	}
+	a.watchFences(s.fence)
+}
+
+// follow makes the fence of a step that of its session, unless the orchestrator has not said whether the step goes on:
+// then it still lives by the last promise of the one before. A step that was asked to end at its fence ends, whatever is
+// promised afterwards. Within a session a fence moves only forward; the next one may have other terms, and those hold. The
+// caller holds Agent.mu.
+func (d *dispatch) follow(s *session) {
+	if !d.flow.muted && !d.fenced {
+		d.fence.set(s.fence)
 	}
 }
 
-// moveFence makes the fence of a step that of its session, unless the orchestrator has not said whether the step goes
-// on: then it still lives by the last promise of the one before. A step that was asked to end at its fence ends, whatever
-// is promised afterwards. Within a session a fence moves only forward; the next one may have other terms, and those hold.
-// The caller holds a.mu.
-func (a *Agent) moveFence(d *dispatch, s *session) {
-	if d.flow.muted || d.fenced {
+// watchFences has the fences looked at when f asks for something, if that is not done sooner anyhow. The caller holds a.mu.
+func (a *Agent) watchFences(f Fence) {
+	if f.KillAt <= 0 {
 		return
 	}
-	d.fence.set(s.fence)
-	a.watchFences(0)
-}
-
-// watchFences has the fences looked at after a while, if that is not done sooner anyhow. The caller holds a.mu.
-func (a *Agent) watchFences(after time.Duration) {
-	at := a.clock() + after
-	if a.fencingAt == 0 || at < a.fencingAt {
-		a.fencingAt = at
-		a.fencing.Reset(after)
+	now := a.clock()
+	wait := f.next(now)
+	if a.fencingAt == 0 || now+wait < a.fencingAt {
+		a.fencingAt = now + wait
+		a.fencing.Reset(wait)
 	}
 }
 
@@ -91,11 +94,9 @@ func (a *Agent) fenceOff() {
 			a.cutOff(d, true)
 		case fenceTerm:
 			a.cutOff(d, false)
-			a.watchFences(f.next(now))
+			a.watchFences(f)
 		case fenceOpen:
-			if f.KillAt > 0 {
-				a.watchFences(f.next(now))
-			}
+			a.watchFences(f)
 		}
 	}
 }
