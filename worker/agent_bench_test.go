@@ -120,26 +120,37 @@ func BenchmarkAgent_MemoryLink(b *testing.B) {
 func BenchmarkAgent_WebSocket(b *testing.B) {
 	for _, slots := range []int{1, 64} {
 		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
-			benchSocket(b, slots, noopExecutor(b))
+			benchSocket(b, slots, noopExecutor(b), "")
 		})
 	}
 }
 
-// BenchmarkAgent_Output is a step that writes lines as fast as they are taken.
+// BenchmarkAgent_Output is a step that writes lines as fast as they are taken: few, and so many that credit runs out,
+// with a disk for what there is none for, and without.
 func BenchmarkAgent_Output(b *testing.B) {
-	const lines = 1000
 	line := []byte("a line of fifty-four bytes, as a build or a test prints\n")
-	b.SetBytes(lines * int64(len(line)))
-	benchSocket(b, 1, execFunc(func(_ context.Context, _ Task, started func(), out Output) Outcome {
-		started()
-		for range lines {
-			_ = out.Write(Stdout, line)
-		}
-		return Outcome{Status: OutcomeSucceeded}
-	}))
+	for _, bb := range []struct {
+		lines int
+		disk  bool
+	}{{1000, true}, {200_000, true}, {200_000, false}} {
+		b.Run(fmt.Sprintf("lines=%d/disk=%t", bb.lines, bb.disk), func(b *testing.B) {
+			b.SetBytes(int64(bb.lines * len(line)))
+			dir := ""
+			if bb.disk {
+				dir = b.TempDir()
+			}
+			benchSocket(b, 1, execFunc(func(_ context.Context, _ Task, started func(), out Output) Outcome {
+				started()
+				for range bb.lines {
+					_ = out.Write(Stdout, line)
+				}
+				return Outcome{Status: OutcomeSucceeded}
+			}), dir)
+		})
+	}
 }
 
-func benchSocket(b *testing.B, slots int, e Executor) {
+func benchSocket(b *testing.B, slots int, e Executor, dir string) {
 	b.Helper()
 	peer := &benchPeer{left: b.N, done: make(chan struct{})}
 	u := wsServer(b, messages.Subprotocol, func(ctx context.Context, c *websocket.Conn) {
@@ -163,5 +174,5 @@ func benchSocket(b *testing.B, slots int, e Executor) {
 			peer.onFrame(f, slots)
 		}
 	})
-	benchAgent(b, Config{URL: u.String(), Concurrency: slots, Executor: e}, peer)
+	benchAgent(b, Config{URL: u.String(), Concurrency: slots, Executor: e, CacheDir: dir}, peer)
 }
