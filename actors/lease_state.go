@@ -311,7 +311,7 @@ func resumeLease(l leaseState, _ moment) []obligation {
 // found is what a lease does that the journal had. The worker's actor may not have heard of the end before this one
 // panicked.
 func (l leaseState) found() decision {
-	if !l.state.Ended() || l.unknown != "" {
+	if !l.state.Ended() || l.unknown != "" || l.ofRestart() { // of one that a restart ended no worker's actor has heard
 		return decision{}
 	}
 	return decision{effects: []effect{l.over()}}
@@ -367,8 +367,13 @@ func (l leaseState) mayLeave() (leaseState, decision) {
 // frame takes what the worker says of the dispatch. What comes after the end is acknowledged and changes nothing.
 func (l leaseState) frame(c leaseFrame, at moment) (leaseState, decision) {
 	l.session = c.session
-	if l.ofRestart() && !l.stepKnows {
-		return l, decision{} // whether it goes on is not decided yet
+	switch {
+	case l.ofRestart() && (!l.stepKnows || l.adopted): // whether it goes on is not decided yet, or it does
+		return l, decision{}
+	case l.ofRestart():
+		_, d := l.mayLeave()
+		d.then(forgetIt(c))
+		return l, d
 	}
 	if l.state.Ended() {
 		_, d := l.mayLeave()

@@ -332,6 +332,10 @@ func (a *agent) acknowledged(w *world, frame string, ack *messages.Ack) {
 	}
 	x.acked = max(x.acked, ack.GetOffset())
 	if ack.GetDone() {
+		l := &messages.LeaseRecord{}
+		if w.store.read(kindLease, frame, l); x.waiting && l.GetOutcome().GetStatus() == outcomeRestart {
+			w.fatalf("%s is to be forgotten, and whether it goes on is for its step to decide", frame)
+		}
 		a.forget(w, x)
 	}
 }

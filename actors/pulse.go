@@ -44,8 +44,8 @@ func (p *pulse) run(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case now := <-ticker.C:
-			now = time.Now() // that of the tick is from before the stall
+		case <-ticker.C:
+			now := time.Now() // that of the tick is from before the stall
 			p.look(now)
 			p.beat.Store(&now)
 		}

@@ -164,29 +164,6 @@ func TestReattach_ThroughARestartOfTheOrchestrator(t *testing.T) {
 	}
 }
 
-func TestReattach_ARunningStepThatIsLostByARestartRunsAgainAndIsToldSo(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, "--grace-window", "2s")
-	f.worker("w", "--label", "pool=a")
-	ledger := newLedger(f)
-	run := f.follow(flow(step("long", "echo begin\n"+ledger.gate()+"\necho end", "labels: {pool: a}")))
-	run.event(20*time.Second, "step_output", "long")
-	f.restart()
-	ledger.started(t, "long", 2, 60*time.Second)
-	ledger.open(t)
-	run.exits(60*time.Second, 0)
-	events := run.events()
-	if err := dense(events); err != nil {
-		t.Error(err)
-	}
-	if got := output(events, "long", "stdout"); got != "begin\nbegin\nend\n" {
-		t.Errorf("the two attempts printed %q", got)
-	}
-	if n := ledger.count(t, "end", "long"); n != 1 {
-		t.Errorf("the step came to its end %d times", n)
-	}
-}
-
 func TestFollower_GivesUpAfterItsPatienceWith3(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
