@@ -227,7 +227,7 @@ func TestOutput_AClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestOutput_AStoppedOrchestratorHoldsUpAWorkerAndLosesNothing(t *testing.T) {
+func TestOutput_AStoppedOrchestratorLosesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.worker("w", "--label", "pool=a")

@@ -174,9 +174,9 @@ func TestWorker_ASecondSignalKillsItsStepsAndThatIsNoSuccess(t *testing.T) {
 	f.stepIs(id, "long", "queued", 10*time.Second)
 }
 
-func TestWorker_ADrainingWorkerWhoseConnectionIsCutStillDeliversOrIsReplaced(t *testing.T) {
+func TestWorker_ADrainingWorkerWhoseConnectionIsCutFinishesAndDelivers(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "--grace-window", "3s")
+	f := newFleet(t)
 	network := newProxy(t, f.addr)
 	w := f.launchWorker("w", workerOptions{url: "ws://" + network.addr}, "--label", "pool=a")
 	w.enrolled()
@@ -186,16 +186,18 @@ func TestWorker_ADrainingWorkerWhoseConnectionIsCutStillDeliversOrIsReplaced(t *
 	w.signal(syscall.SIGTERM)
 	f.workerIs("w", "draining", 10*time.Second)
 	network.cut()
-	w.wait(30 * time.Second)
+	w.exits(30*time.Second, 0)
+	f.stepIs(id, "long", "succeeded", 10*time.Second)
 	f.worker("other", "--label", "pool=a")
-	f.ends(id, 40*time.Second, "succeeded")
+	shown := f.ends(id, 40*time.Second, "succeeded")
 	for _, w := range wrong(ledger.entries(t)) {
 		t.Error(w)
 	}
-	for _, e := range ledger.entries(t) {
-		if e.step == "next" && f.show(id).step("next").Worker != nil && *f.show(id).step("next").Worker != "other" {
-			t.Errorf("a draining worker took another step: %+v", e)
-		}
+	if n := ledger.count(t, "start", "long"); n != 1 {
+		t.Errorf("its step started %d times", n)
+	}
+	if by := shown.step("next").Worker; by == nil || *by != "other" {
+		t.Errorf("a draining worker took another step: %+v", shown.step("next"))
 	}
 }
 

@@ -304,7 +304,7 @@ func (s *storm) send(id string, generation uint32) {
 func TestAgent_InAStorm(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for seed := range uint64(300) {
+	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStorm(t, seed)
 			var away time.Time
