@@ -27,8 +27,8 @@ var (
 )
 
 // agent is a machine with, at times, a worker's process on it. It does what a real one does: it dials until it is told for
-// good that it may not, kills its steps when its connection is gone, keeps results until they are acknowledged, and leaves
-// when it has drained.
+// good that it may not, names what it has in flight, kills its steps when nobody has promised for too long to own them,
+// keeps results until they are acknowledged, and leaves when it has drained.
 type agent struct {
 	w        *world
 	is       Machine
@@ -39,7 +39,6 @@ type agent struct {
 	starts   int
 	starting bool
 	token    string
-	revoked  bool // the token of its process, or of the one before
 	proc     *process
 }
 
@@ -56,9 +55,10 @@ type process struct {
 	terms    *messages.EnrollResult
 	seq      uint32
 	draining bool
-	known    map[string]*task // by lease
-	early    map[string]bool
+	known    map[string]*task // by dispatch id
+	early    map[string]bool  // cancels of what is not known, by frame id
 	dials    int
+	fence    *time.Timer
 }
 
 // link is one connection of a process.
@@ -69,6 +69,7 @@ type link struct {
 	dead   bool          // guarded by the world's mutex
 	gone   chan struct{} // closed when the process knows that it is dead
 	asked  int
+	pings  map[string]time.Time // when each was sent that is not answered
 }
 
 // cut ends the link for the process; mu is held. The socket is left to be closed.
@@ -91,7 +92,7 @@ func (l *link) send(f *messages.Frame) {
 // links are those that are up; mu is held.
 func (w *world) links() []*link {
 	var all []*link
-	for _, m := range append(w.s.Machines, Machine{Name: "loopback"}) {
+	for _, m := range append(w.s.Machines, Machine{Name: loopback}) {
 		if a := w.agents[m.Name]; a != nil && a.proc != nil && a.proc.link != nil && !a.proc.link.dead {
 			all = append(all, a.proc.link)
 		}
@@ -125,9 +126,10 @@ func (a *agent) start(mood Mood) {
 			w.mu.Unlock()
 			return
 		}
-		a.token, a.revoked = token, false
+		a.token = token
 		p := &process{a: a, instance: instance, token: token, known: make(map[string]*task), early: make(map[string]bool)}
 		p.ctx, p.die = context.WithCancelCause(w.ctx)
+		p.fence = time.AfterFunc(time.Hour, p.fenceOff)
 		a.proc = p
 		w.mu.Unlock()
 		p.live()
@@ -150,6 +152,7 @@ func (p *process) end() {
 	}
 	p.a.proc = nil
 	p.die(errDead)
+	p.fence.Stop()
 	p.a.w.trace.say("%s ends", p.instance)
 	for _, t := range p.known {
 		t.stop("died")
@@ -256,7 +259,7 @@ func (p *process) live() {
 		if err == nil {
 			backoff = backoffFirst
 			p.serve(l)
-			p.abandon(l)
+			p.part(l)
 		} else if code := messages.CodeOf(err); code.Permanent() && code != messages.CodeInternal && p.ctx.Err() == nil {
 			p.a.w.mu.Lock()
 			if p.a.token == p.token {
@@ -267,11 +270,6 @@ func (p *process) live() {
 			return
 		}
 		p.leaveIfDone()
-		if p.a.loopback && err == nil { // it has ended with its orchestrator
-			p.a.kill()
-			p.a.start(Mood{})
-			return
-		}
 		p.dials++
 		if !p.pause(p.chance().within(backoff/2, backoff, "dial", p.instance, strconv.Itoa(p.dials))) {
 			return
@@ -321,7 +319,8 @@ func (p *process) connect() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{p: p, socket: socket, gone: make(chan struct{})}
+	l := &link{p: p, socket: socket, gone: make(chan struct{}), pings: make(map[string]time.Time)}
+	sent := time.Now()
 	defer context.AfterFunc(boot, func() { cancel() })()
 	socket.Send(&messages.Frame{Id: "enroll", Body: &messages.Frame_Request{
 		Request: messages.NewRequest(messages.VerbWorkerEnroll, p.introduction()),
@@ -340,7 +339,7 @@ func (p *process) connect() (*link, error) {
 		}
 		if r := f.GetResponse().GetWorkerEnroll(); r != nil {
 			l.travel()
-			p.enrolled(l, r)
+			p.enrolled(l, r, sent)
 			return l, nil
 		}
 	}
@@ -361,34 +360,36 @@ func (p *process) introduction() *messages.EnrollParams {
 		e.Intent, e.Reason = string(messages.IntentDraining), "signal"
 	}
 	for _, t := range p.tasks() {
-		e.InFlight = append(e.InFlight, &messages.InFlight{
-			DispatchId: t.params.GetDispatchId(), Generation: t.params.GetGeneration(), State: "ended", OutputOffset: t.offset,
-		})
+		e.InFlight = append(e.InFlight, t.inFlight())
 	}
 	return e
 }
 
-// enrolled takes the answer: what is not this worker's any more is forgotten, and what is owed is said again.
-func (p *process) enrolled(l *link, r *messages.EnrollResult) {
+// enrolled takes the answer: what is not this worker's any more is killed, what goes on is said again, and what is not
+// decided yet goes on in silence.
+func (p *process) enrolled(l *link, r *messages.EnrollResult, sent time.Time) {
 	w := p.a.w
 	w.mu.Lock()
 	p.link, p.terms = l, r
 	w.trace.say("%s is enrolled", p.instance)
 	p.early = make(map[string]bool)
-	resumed := make(map[string]bool)
+	verdicts := make(map[string]*messages.InFlightVerdict)
 	for _, v := range r.GetInFlight() {
-		if v.GetAction() == "resume" {
-			resumed[v.GetDispatchId()] = true
-		}
+		verdicts[v.GetDispatchId()] = v
 	}
 	var owed []*task
 	for _, t := range p.tasks() {
-		if resumed[t.params.GetDispatchId()] {
-			owed = append(owed, t)
-		} else {
+		switch v := verdicts[t.params.GetDispatchId()]; v.GetAction() {
+		case "abort":
 			p.forget(t)
+		case "resume":
+			t.goOn(v.GetGeneration(), v.GetOutputOffset())
+			owed = append(owed, t)
+		default:
+			t.waits = true
 		}
 	}
+	p.promised(sent)
 	if p.ctx.Err() != nil || w.down {
 		l.cut()
 		w.closeSoon(l)
@@ -398,6 +399,84 @@ func (p *process) enrolled(l *link, r *messages.EnrollResult) {
 		t.sayAgain()
 	}
 	p.leaveIfDone()
+}
+
+// promised notes that the orchestrator owned the books when that was sent; mu is held. It counts for what this connection
+// was given.
+func (p *process) promised(sent time.Time) {
+	for _, t := range p.known {
+		if !t.waits {
+			t.fence = sent.Add(p.span())
+		}
+	}
+	p.setFence()
+}
+
+// span is how long a promise keeps a step alive.
+func (p *process) span() time.Duration {
+	return messages.Duration(p.terms.GetGraceMs() - p.terms.GetKillMarginMs())
+}
+
+// setFence has the next fence fall in time; mu is held.
+func (p *process) setFence() {
+	next := time.Now().Add(time.Hour)
+	for _, t := range p.known {
+		if !t.ended && t.fence.Before(next) {
+			next = t.fence
+		}
+	}
+	p.fence.Reset(time.Until(next))
+}
+
+// fenceOff kills what nobody has promised to own for too long.
+func (p *process) fenceOff() {
+	p.a.w.mu.Lock()
+	defer p.a.w.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return
+	}
+	for _, t := range p.tasks() {
+		if !t.ended && !t.fence.After(time.Now()) {
+			p.a.w.tally.Fenced++
+			t.lose("out of reach for too long")
+		}
+	}
+	p.setFence()
+}
+
+// ping asks for promises.
+func (l *link) ping() {
+	p := l.p
+	every := messages.Duration(p.terms.GetPingMs())
+	timer := time.NewTicker(every)
+	defer timer.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-timer.C:
+		case <-l.gone:
+			return
+		case <-p.ctx.Done():
+			return
+		}
+		id := "ping-" + strconv.Itoa(n)
+		p.a.w.mu.Lock()
+		l.pings[id] = time.Now()
+		p.a.w.mu.Unlock()
+		l.send(&messages.Frame{Id: id, Body: &messages.Frame_Request{Request: messages.NewRequest(messages.VerbWorkerPing, &messages.PingParams{})}})
+	}
+}
+
+// pong takes the answer to a ping.
+func (l *link) pong(id string) {
+	w := l.p.a.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if sent, ok := l.pings[id]; ok {
+		delete(l.pings, id)
+		if l.p.link == l {
+			l.p.promised(sent)
+		}
+	}
 }
 
 // serve reads what comes over a link, until it is gone.
@@ -413,6 +492,7 @@ func (p *process) serve(l *link) {
 		case <-stop:
 		}
 	})
+	p.a.w.wg.Go(l.ping)
 	for {
 		f, err := l.socket.Read(ctx)
 		if err != nil {
@@ -441,21 +521,17 @@ func (p *process) serve(l *link) {
 	l.socket.Close()
 }
 
-// abandon kills the steps, as the connection is gone. How they ended waits for the next one.
-func (p *process) abandon(l *link) {
+// part ends a connection. The steps go on, unless it is a worker that keeps nothing.
+func (p *process) part(l *link) {
 	w := p.a.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.link == l {
 		p.link = nil
 	}
-	for _, t := range p.tasks() {
-		switch {
-		case t.ended:
-		case !t.accepted:
+	if p.a.is.Forgets {
+		for _, t := range p.tasks() {
 			p.forget(t)
-		default:
-			t.result(&messages.DispatchResult{Status: "lost", Code: string(messages.CodeWorkerLost), Error: "killed because its worker was cut off"}, "killed")
 		}
 	}
 }

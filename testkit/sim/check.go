@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,20 +31,28 @@ func (w *world) applied(b *persistence.Batch) {
 		if !ok {
 			continue
 		}
-		name := string(kind) + " " + id
 		rec, err := store.Get(kind, id)
 		w.mu.Lock()
-		before, over := w.books.ended[name]
-		switch {
-		case err != nil && over:
-			w.judge.find("%s had ended, and is gone: %v", name, err)
-		case over && rec.Version != before:
-			w.judge.find("%s had ended at version %d, and is %s at version %d", name, before, rec.State, rec.Version)
-		case err == nil && !over && endedState(rec):
-			w.books.ended[name] = rec.Version
+		if finding := w.books.changed(kind, id, rec, err); finding != "" {
+			w.judge.find("%s", finding)
 		}
 		w.mu.Unlock()
 	}
+}
+
+// changed notes how a record is now, and says what is wrong with that.
+func (b *books) changed(kind persistence.Kind, id string, rec persistence.Record, err error) string {
+	name := string(kind) + " " + id
+	before, over := b.ended[name]
+	switch {
+	case err != nil && over:
+		return fmt.Sprintf("%s had ended, and is gone: %v", name, err)
+	case over && rec.Version != before:
+		return fmt.Sprintf("%s had ended at version %d, and is %s at version %d", name, before, rec.State, rec.Version)
+	case err == nil && !over && endedState(rec):
+		b.ended[name] = rec.Version
+	}
+	return ""
 }
 
 // recordOf reads the key of a record of a kind that ends for good.

@@ -110,7 +110,7 @@ func (w *world) cancelRun(o Op) {
 func (w *world) revoke(a *agent) {
 	if _, err := w.ask(messages.VerbWorkerTokenRevoke, &messages.WorkerTokenRevokeParams{Name: a.is.Name}); err == nil {
 		w.mu.Lock()
-		a.token, a.revoked = "", true
+		a.token = ""
 		w.tally.Revoked++
 		w.mu.Unlock()
 	}

@@ -15,10 +15,11 @@ import (
 const injected = "injected by the simulation"
 
 // Delays of an actor at a point. Each handling of a command begins at an instant of its own, in an order that the seed
-// decides; now and then there is a pause before or after the commit, in which others go on.
+// decides, and so do its effects: what has waited for one batch would go on together otherwise. Now and then there is a
+// pause before the commit as well.
 const (
 	delayMost = 2 * time.Millisecond
-	delayOne  = 8 // in so many is delayed between its decision and its commit, and between that and its effects
+	delayOne  = 8 // in so many is delayed between its decision and its commit
 	// slowMost is how long a commit may take while commits take their time.
 	slowMost = 300 * time.Millisecond
 )
@@ -86,10 +87,8 @@ func (w *world) point(p actors.Point) {
 	key := fold(fnvOffset, p.Stage, p.Kind, p.ID, p.Command)
 	w.faults.seen[key]++
 	n := w.chance.number(key^mix(w.faults.boots), w.faults.seen[key])
-	// What has waited for one batch goes on at one instant.
-	together := p.Stage == "committed" && time.Since(w.faults.slowTill) < slowMost
 	w.mu.Unlock()
-	if p.Stage == "received" || n%delayOne == 0 || together {
+	if p.Stage != "decided" || n%delayOne == 0 {
 		time.Sleep(time.Duration(n / delayOne % uint64(delayMost)))
 	}
 	w.reached(p, key)
@@ -198,6 +197,9 @@ func (w *world) crash(o Op) {
 	for _, l := range links {
 		l.cut()
 	}
+	if a := w.agents[loopback]; a != nil && a.proc != nil {
+		a.proc.end()
+	}
 	w.mu.Unlock()
 	w.fleet.Journal().Crash()
 	up := time.Now().Add(max(o.For, 10*time.Millisecond))
@@ -251,6 +253,9 @@ func (w *world) booted() {
 	boot := w.boot
 	w.fill()
 	w.mu.Unlock()
+	if a := w.agents[loopback]; a != nil {
+		a.start(Mood{})
+	}
 	system := w.fleet.System()
 	w.wg.Go(func() {
 		select {

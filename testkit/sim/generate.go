@@ -57,6 +57,7 @@ func (g *generator) op(o Op) {
 func (g *generator) machines() {
 	for i := range g.upTo(1, 5) {
 		m := Machine{Name: fmt.Sprintf("w%d", i+1), Platform: pick(g, "linux/amd64", "linux/amd64", "linux/arm64", "darwin/arm64"), Capacity: pick(g, 1, 1, 2, 3, 8)}
+		m.Forgets = g.percent(20)
 		m.Labels = make(map[string]string)
 		if g.percent(60) {
 			m.Labels["gpu"] = "true"

@@ -23,6 +23,9 @@ type Machine struct {
 	Labels   map[string]string
 	Platform string // os/arch
 	Capacity int
+	// Forgets: it kills its steps when it has lost its connection, and comes back with nothing. The others go on, as long as
+	// their fence lets them.
+	Forgets bool
 }
 
 // A Mood is how often in a hundred dispatches a worker does something else than to run the step.
@@ -163,7 +166,11 @@ func (s Scenario) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: grace %s, queue timeout %s, loopback %d\n", s.Seed, s.Grace, s.QueueTimeout, s.Loopback)
 	for _, m := range s.Machines {
-		fmt.Fprintf(&b, "%10s %s: %v %s, %d slots\n", "", m.Name, m.Labels, m.Platform, m.Capacity)
+		fmt.Fprintf(&b, "%10s %s: %v %s, %d slots", "", m.Name, m.Labels, m.Platform, m.Capacity)
+		if m.Forgets {
+			b.WriteString(", keeps nothing over a lost connection")
+		}
+		b.WriteByte('\n')
 	}
 	for _, o := range s.Ops {
 		b.WriteString(o.String())

@@ -17,10 +17,14 @@ type Report struct {
 	// Trace is a fingerprint of all that has happened: the same scenario has the same one.
 	Trace uint64
 	Tally Tally
-	// Log is all that has happened, and Stories are the events of each run, for people; both only where something was found.
-	Log     string
+	// Stories are the events of each run, for people, where something was found.
 	Stories []string
+
+	trace trace
 }
+
+// Log is all that has happened, a line for each point of an actor and each thing that a machine did.
+func (r Report) Log() string { return r.trace.String() }
 
 // Run plays a scenario, in virtual time. Options come on top of what the scenario says: tests break the orchestrator with
 // them, to see that it is found.
@@ -35,9 +39,8 @@ func Run(t *testing.T, s Scenario, options ...testkit.Option) (r Report) {
 	}()
 	testkit.Bubble(t, func(t *testing.T) {
 		w = play(t, s, options...)
-		r = Report{Findings: w.judge.findings, Class: w.judge.class, Trace: w.trace.sum, Tally: w.tally}
+		r = Report{Findings: w.judge.findings, Class: w.judge.class, Trace: w.trace.sum, Tally: w.tally, trace: w.trace}
 		if len(r.Findings) > 0 {
-			r.Log = w.trace.String()
 			for _, id := range w.order {
 				if run := w.runs[id].run; run != nil {
 					r.Stories = append(r.Stories, id+":\n"+run.String())

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/swampd/swampd/testkit/sim"
@@ -134,7 +135,7 @@ func replay(t *testing.T, seed uint64) {
 	if len(r.Findings) == 0 {
 		return
 	}
-	t.Logf("what happened:\n%s\n%s", r.Log, strings.Join(r.Stories, "\n"))
+	t.Logf("what happened:\n%s\n%s", r.Log(), strings.Join(r.Stories, "\n"))
 	show(t, s, r)
 }
 
@@ -152,7 +153,7 @@ func TestSimulation_TheSameSeedIsTheSameScenario(t *testing.T) {
 	for seed := from; seed < from+number(t, "SIM_TWICE", 25); seed++ {
 		a, b := sim.Run(t, sim.Generate(seed)), sim.Run(t, sim.Generate(seed))
 		if a.Trace != b.Trace {
-			t.Errorf("seed %d: traces %x and %x\n%+v\n%+v", seed, a.Trace, b.Trace, a.Tally, b.Tally)
+			t.Errorf("seed %d: traces %x and %x differ:\n%s", seed, a.Trace, b.Trace, cmp.Diff(strings.Split(a.Log(), "\n"), strings.Split(b.Log(), "\n")))
 		}
 	}
 }

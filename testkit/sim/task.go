@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,10 +17,13 @@ import (
 
 // task is a dispatch that a process has taken. The world's mutex guards it.
 type task struct {
-	p      *process
-	lease  string
-	params *messages.DispatchParams
+	p          *process
+	lease      string // the id of its frames
+	generation uint32
+	params     *messages.DispatchParams
 
+	waits     bool // nothing is said of it until the orchestrator has decided about it
+	fence     time.Time
 	accepted  bool
 	ended     bool
 	gone      bool
@@ -36,7 +40,6 @@ type task struct {
 // execution is one time that a step ran.
 type execution struct {
 	dispatch, worker string
-	p                *process
 	from, to         time.Time
 	how              string // it ended; empty: it runs
 }
@@ -49,7 +52,36 @@ func (p *process) tasks() []*task {
 func (p *process) forget(t *task) {
 	t.stop("forgotten")
 	t.gone = true
-	delete(p.known, t.lease)
+	delete(p.known, t.params.GetDispatchId())
+}
+
+// inFlight is how a worker names the task when it comes back.
+func (t *task) inFlight() *messages.InFlight {
+	f := &messages.InFlight{DispatchId: t.params.GetDispatchId(), Generation: t.generation, State: "accepted", OutputOffset: t.offset}
+	switch {
+	case t.ended:
+		f.State = "ended"
+		f.Result = proto.CloneOf(t.last.GetResponse().GetWorkerDispatch())
+	case t.ex != nil:
+		f.State = "running"
+	}
+	return f
+}
+
+// goOn takes the task on under a generation, from an offset of its output on.
+func (t *task) goOn(generation, offset uint32) {
+	t.waits = false
+	t.generation = generation
+	t.lease = t.params.GetDispatchId() + "/" + strconv.Itoa(int(generation))
+	if t.last != nil {
+		t.last.Id = t.lease
+	}
+	t.acked = max(t.acked, offset)
+}
+
+// lose ends the execution for want of an orchestrator.
+func (t *task) lose(why string) {
+	t.result(&messages.DispatchResult{Status: "lost", Code: string(messages.CodeWorkerLost), Error: "killed: " + why}, "lost")
 }
 
 func (t *task) key() string {
@@ -89,11 +121,15 @@ func (p *process) take(l *link, f *messages.Frame) {
 		switch params := body.Request.GetParams().(type) {
 		case *messages.Request_WorkerDispatch:
 			p.offer(l, f.GetId(), params.WorkerDispatch)
+		case *messages.Request_WorkerAbort:
+			p.abort(l, f.GetId(), params.WorkerAbort)
 		case *messages.Request_WorkerOrder:
 			p.order(l, f.GetId(), params.WorkerOrder)
 		case *messages.Request_WorkerGoodbye:
 			p.goodbye(l, f.GetId(), params.WorkerGoodbye)
 		}
+	case *messages.Frame_Response:
+		l.pong(f.GetId())
 	case *messages.Frame_Cancel:
 		p.cancel(f.GetId(), body.Cancel.GetForce())
 	case *messages.Frame_Ack:
@@ -101,21 +137,38 @@ func (p *process) take(l *link, f *messages.Frame) {
 	}
 }
 
-// goodbye ends the process where it is for good. Its answer says that nothing of its tasks is left.
+// goodbye ends a process that is not wanted any more: its steps first, then its answer.
 func (p *process) goodbye(l *link, id string, g *messages.GoodbyeParams) {
-	if g.GetCode() == "" || !messages.Code(g.GetCode()).Permanent() {
+	w := p.a.w
+	forGood := g.GetCode() != "" && messages.Code(g.GetCode()).Permanent()
+	w.mu.Lock()
+	if forGood {
+		for _, t := range p.tasks() {
+			p.forget(t)
+		}
+	}
+	w.mu.Unlock()
+	l.send(&messages.Frame{Id: id, Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})}})
+	if !forGood {
 		return
 	}
-	p.a.w.mu.Lock()
-	defer p.a.w.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if p.a.token == p.token {
 		p.a.token = ""
 	}
-	for _, t := range p.known {
-		t.stop("its worker was sent away")
+	p.end()
+}
+
+// abort gives a dispatch up that is not this worker's any more.
+func (p *process) abort(l *link, id string, a *messages.AbortParams) {
+	p.a.w.mu.Lock()
+	if t := p.known[a.GetDispatchId()]; t != nil && a.GetGeneration() >= t.generation {
+		p.forget(t)
 	}
-	defer p.end()
-	l.socket.Send(&messages.Frame{Id: id, Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})}})
+	p.a.w.mu.Unlock()
+	l.send(&messages.Frame{Id: id, Body: &messages.Frame_Response{Response: messages.NewResponse(messages.VerbWorkerAbort, &messages.AbortResult{})}})
+	p.leaveIfDone()
 }
 
 func (p *process) order(l *link, id string, o *messages.OrderParams) {
@@ -137,15 +190,26 @@ func (p *process) offer(l *link, lease string, params *messages.DispatchParams) 
 	w := p.a.w
 	w.checkDispatch(p, lease, params)
 	w.mu.Lock()
-	if t := p.known[lease]; t != nil {
+	stale := params.GetSeq() <= p.seq
+	p.seq = max(p.seq, params.GetSeq())
+	if t := p.known[params.GetDispatchId()]; t != nil {
+		again := params.GetGeneration() >= t.generation
+		if params.GetGeneration() > t.generation {
+			w.tally.Adopted++
+			w.trace.say("%s goes on with %s", p.instance, lease)
+			t.goOn(params.GetGeneration(), params.GetOutputFromOffset())
+			if p.early[lease] {
+				t.asked()
+			}
+		}
 		w.mu.Unlock()
-		t.sayAgain()
+		if again {
+			t.sayAgain()
+		}
 		return
 	}
 	w.tally.Dispatches++
 	w.trace.say("%s is sent %s", p.instance, lease)
-	stale := params.GetSeq() <= p.seq
-	p.seq = max(p.seq, params.GetSeq())
 	mood := p.a.mood
 	if w.calm {
 		mood = Mood{}
@@ -175,15 +239,19 @@ func (p *process) offer(l *link, lease string, params *messages.DispatchParams) 
 		p.a.cut()
 		return
 	}
-	t := &task{p: p, lease: lease, params: params, stopped: make(chan struct{}), killed: make(chan struct{})}
-	p.known[lease] = t
+	t := &task{
+		p: p, lease: lease, generation: params.GetGeneration(), params: params, stopped: make(chan struct{}), killed: make(chan struct{}),
+		fence: time.Now().Add(p.span()), // as long as the promise that comes with it; the next ping makes it exact
+	}
+	p.known[params.GetDispatchId()] = t
+	p.setFence()
 	if p.early[lease] {
 		t.accepted = true
 		t.result(&messages.DispatchResult{Status: "cancelled", Code: string(messages.CodeCancelled)}, "cancelled")
 	}
 	w.mu.Unlock()
 	w.wg.Go(func() {
-		t.perform(l, mood)
+		t.perform(mood)
 		t.insist()
 	})
 }
@@ -200,22 +268,21 @@ func (p *process) busy() int {
 }
 
 // perform runs the step. What has become of it is said, and said again, after it.
-func (t *task) perform(l *link, mood Mood) {
+func (t *task) perform(mood Mood) {
 	w := t.p.a.w
 	c := w.chance
 	if !t.wait(c.within(0, 20*time.Millisecond, "accept", t.lease)) {
 		return
 	}
 	w.mu.Lock()
-	if t.ended || l.dead {
+	if t.ended {
 		w.mu.Unlock()
 		return
 	}
 	t.accepted = true
 	t.ex = w.executes(t)
 	w.mu.Unlock()
-	t.event(l, &messages.Event{Event: &messages.Event_Accepted{Accepted: &messages.DispatchAccepted{}}})
-	t.event(l, &messages.Event{Event: &messages.Event_Started{Started: &messages.DispatchStarted{At: messages.Time(time.Now())}}})
+	t.sayAgain()
 	switch {
 	case c.percent(mood.DropAfter, "drop after", t.lease):
 		t.wait(c.within(0, time.Second, "drop", t.lease))
@@ -351,42 +418,51 @@ func (t *task) print(i int) {
 		text = strings.Repeat("long ", 8000) + text
 	}
 	w.mu.Lock()
+	if t.ended {
+		w.mu.Unlock()
+		return
+	}
 	chunk := &messages.OutputChunk{Offset: t.offset, Stream: "stdout", At: messages.Time(time.Now()), Data: []byte(text)}
 	t.chunks = append(t.chunks, chunk)
 	t.offset += uint32(len(text))
-	l := t.p.link
+	l, lease := t.p.link, t.lease
+	if t.waits {
+		l = nil
+	}
 	w.mu.Unlock()
 	if l != nil {
-		t.event(l, &messages.Event{Event: &messages.Event_Output{Output: proto.CloneOf(chunk)}})
+		l.event(lease, &messages.Event{Event: &messages.Event_Output{Output: proto.CloneOf(chunk)}})
 	}
 }
 
-func (t *task) event(l *link, e *messages.Event) {
-	l.send(&messages.Frame{Id: t.lease, Body: &messages.Frame_Event{Event: e}})
+func (l *link) event(lease string, e *messages.Event) {
+	l.send(&messages.Frame{Id: lease, Body: &messages.Frame_Event{Event: e}})
 }
 
 // sayAgain repeats what is not acknowledged.
 func (t *task) sayAgain() {
 	w := t.p.a.w
 	w.mu.Lock()
-	l, accepted, last, acked, chunks := t.p.link, t.accepted, t.last, t.acked, t.chunks
-	if t.gone {
-		l = nil
-	}
+	l, lease, accepted, started, acked, chunks := t.p.link, t.lease, t.accepted, t.ex != nil, t.acked, t.chunks
+	last := proto.CloneOf(t.last)
+	silent := t.gone || t.waits
 	w.mu.Unlock()
-	if l == nil {
+	if l == nil || silent {
 		return
 	}
 	if accepted {
-		t.event(l, &messages.Event{Event: &messages.Event_Accepted{Accepted: &messages.DispatchAccepted{}}})
+		l.event(lease, &messages.Event{Event: &messages.Event_Accepted{Accepted: &messages.DispatchAccepted{}}})
+	}
+	if started {
+		l.event(lease, &messages.Event{Event: &messages.Event_Started{Started: &messages.DispatchStarted{At: messages.Time(time.Now())}}})
 	}
 	for _, c := range chunks {
 		if c.GetOffset()+uint32(len(c.GetData())) > acked {
-			t.event(l, &messages.Event{Event: &messages.Event_Output{Output: proto.CloneOf(c)}})
+			l.event(lease, &messages.Event{Event: &messages.Event_Output{Output: proto.CloneOf(c)}})
 		}
 	}
 	if last != nil {
-		l.send(proto.CloneOf(last))
+		l.send(last)
 	}
 }
 
@@ -394,26 +470,35 @@ func (t *task) sayAgain() {
 func (p *process) cancel(lease string, force bool) {
 	w := p.a.w
 	w.mu.Lock()
-	t := p.known[lease]
+	defer w.mu.Unlock()
+	dispatch, _, _ := strings.Cut(lease, "/")
+	t := p.known[dispatch]
 	switch {
-	case t == nil:
+	case t == nil || t.lease != lease:
 		p.early[lease] = true
 	case t.ended:
 	case force:
 		t.accepted = true
 		t.result(&messages.DispatchResult{Status: "cancelled", Code: string(messages.CodeCancelled)}, "cancelled")
-	case !t.cancelled:
+	default:
+		t.asked()
+	}
+}
+
+// asked notes that the step is to end; mu is held.
+func (t *task) asked() {
+	if !t.cancelled {
 		t.cancelled = true
 		close(t.killed)
 	}
-	w.mu.Unlock()
 }
 
 // ack takes what the orchestrator has made durable.
 func (p *process) ack(lease string, a *messages.Ack) {
 	w := p.a.w
 	w.mu.Lock()
-	if t := p.known[lease]; t != nil {
+	dispatch, _, _ := strings.Cut(lease, "/")
+	if t := p.known[dispatch]; t != nil && t.lease == lease {
 		t.acked = max(t.acked, a.GetOffset())
 		if a.GetDone() {
 			p.forget(t)
@@ -425,19 +510,14 @@ func (p *process) ack(lease string, a *messages.Ack) {
 
 // executes notes that a step begins to run. It must not run already.
 func (w *world) executes(t *task) *execution {
-	ex := &execution{dispatch: t.params.GetDispatchId(), worker: t.p.a.is.Name, p: t.p, from: time.Now()}
+	ex := &execution{dispatch: t.params.GetDispatchId(), worker: t.p.a.is.Name, from: time.Now()}
 	w.tally.Executions++
-	if other := w.running[t.key()]; other != nil && !other.blind() {
+	if other := w.running[t.key()]; other != nil {
 		w.judge.find("step %s runs on %s as %s while it still runs on %s as %s", t.key(), ex.worker, ex.dispatch, other.worker, other.dispatch)
 	}
 	w.running[t.key()] = ex
 	w.history[t.key()] = append(w.history[t.key()], ex)
 	return ex
-}
-
-// blind tells whether the worker cannot know yet that its token was revoked: what runs under it is lost at once.
-func (e *execution) blind() bool {
-	return e.p.a.revoked && e.p.link != nil && e.p.link.half
 }
 
 // checkDispatch holds a dispatch to what the orchestrator has promised: it is durable before it is told, it goes to a
@@ -457,7 +537,7 @@ func (w *world) checkDispatch(p *process, lease string, params *messages.Dispatc
 	if err := proto.Unmarshal(rec.Body, r); err != nil || r.GetWorker() != p.name() {
 		w.judge.find("worker %s is sent %s, which is %s's: %v", p.a.is.Name, lease, r.GetWorker(), err)
 	}
-	if p.known[lease] == nil && !p.draining && w.tally.GivenUp == 0 && rec.State == string(messages.LeaseActive) && p.busy() >= p.a.is.Capacity {
+	if p.known[params.GetDispatchId()] == nil && !p.draining && w.tally.GivenUp == 0 && rec.State == string(messages.LeaseActive) && p.busy() >= p.a.is.Capacity {
 		w.judge.find("worker %s has %d slots, runs %d steps, and is sent %s", p.a.is.Name, p.a.is.Capacity, p.busy(), lease)
 	}
 	c := w.runs[params.GetRunId()]

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/persistence"
 	"github.com/swampd/swampd/persistence/memstore"
@@ -27,6 +28,9 @@ const (
 	// auditEvery is no multiple of what else happens now and then.
 	auditEvery = 30*time.Second + 700*time.Microsecond
 )
+
+// loopback is the orchestrator's own worker, which lives and dies with its process.
+const loopback = actors.Loopback
 
 var (
 	errDied = errors.New("sim: the orchestrator has died")
@@ -69,6 +73,7 @@ type Tally struct {
 	Panics, Crashes, Failures, BootCrashes int
 	Dispatches, Executions, Refusals       int
 	Cuts, Losses, Revoked, Drained         int
+	Fenced, Adopted                        int
 	Succeeded, Failed, Cancelled           int
 	Refused, Conflicts, NoSpace, GivenUp   int
 	Poisoned                               int
@@ -112,9 +117,8 @@ func (w *world) live(options []testkit.Option) {
 		w.agents[m.Name] = &agent{w: w, is: m}
 	}
 	if w.s.Loopback > 0 {
-		a := &agent{w: w, is: Machine{Name: "loopback", Platform: "linux/amd64", Capacity: w.s.Loopback}, loopback: true}
-		w.agents["loopback"] = a
-		a.start(Mood{})
+		w.agents[loopback] = &agent{w: w, is: Machine{Name: loopback, Platform: "linux/amd64", Capacity: w.s.Loopback}, loopback: true}
+		w.agents[loopback].start(Mood{})
 	}
 	began := time.Now()
 	for _, o := range w.s.Ops {
