@@ -18,6 +18,8 @@ const (
 	// auditAgain is how long after a first look a second one confirms what it found: longer than the pauses after which an
 	// actor repeats what it owes.
 	auditAgain = 10 * time.Second
+	// auditShare is how much longer than a look the time between two is, at least.
+	auditShare = 30
 	// aliveEvery is how often the journal notes that the orchestrator lives, while something waits or runs. At a restart a
 	// wait counts up to then.
 	aliveEvery = 10 * time.Second
@@ -45,79 +47,22 @@ func (sys *System) Audit(ctx context.Context) ([]Finding, error) {
 	return findings, nil
 }
 
-func (sys *System) readBooks(ctx context.Context) (*books, error) {
-	b := &books{
-		now: time.Now(), full: time.Since(time.Unix(0, sys.refusedAt.Load())) < fullFor, loopback: sys.cfg.LoopbackSlots > 0, runs: make(map[string]*messages.RunRecord), steps: make(map[string]*messages.StepRecord),
-		leases: make(map[string]*messages.LeaseRecord), waits: make(map[string]*messages.PendingRecord), workers: make(map[string]*messages.WorkerRecord),
-		orphans: make(map[string]bool), living: make(map[address]bool),
-	}
-	err := sys.scan(persistence.KindRun, false, "", newBody[messages.RunRecord], func(rec persistence.Record, m proto.Message) bool {
-		b.runs[rec.ID] = m.(*messages.RunRecord)
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	for id := range b.runs {
-		steps, err := sys.steps(id)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range steps {
-			b.steps[stepRecordID(id, s.GetOrdinal())] = s
-		}
-	}
-	err = sys.scan(persistence.KindLease, false, "", newBody[messages.LeaseRecord], func(rec persistence.Record, m proto.Message) bool {
-		b.leases[rec.ID] = m.(*messages.LeaseRecord)
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = sys.scan(persistence.KindPending, false, "", newBody[messages.PendingRecord], func(rec persistence.Record, m proto.Message) bool {
-		p := m.(*messages.PendingRecord)
-		b.waits[rec.ID] = p
-		if p.GetBootEpoch() < sys.journal.Epoch() {
-			b.orphans[rec.ID] = true
-		}
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = sys.scan(persistence.KindWorker, false, "", newBody[messages.WorkerRecord], func(rec persistence.Record, m proto.Message) bool {
-		b.workers[rec.ID] = m.(*messages.WorkerRecord)
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askPool{a} })
-	if err != nil {
-		return nil, err
-	}
-	pool := got.(poolNumbers)
-	b.taken, b.waiting, b.refusals, b.parked = pool.dispatches, pool.waiting, pool.refusals, pool.parked
-	sys.refs.Range(func(a, _ any) bool {
-		b.living[a.(address)] = true
-		return true
-	})
-	return b, nil
-}
-
-// auditor looks at the books every half minute. What it finds twice it counts, says, and asks the actor to settle. It is
-// a net, not a mechanism: in a system without faults it finds nothing.
+// auditor looks at the books every half minute, or less often where they are so large that it would be felt. What it finds
+// twice it counts, says, and asks the actor to settle. It is a net, not a mechanism: in a system without faults it finds
+// nothing.
 func (sys *System) auditor() {
-	look := time.NewTicker(sys.cfg.AuditEvery)
+	look := time.NewTimer(sys.cfg.AuditEvery)
 	defer look.Stop()
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	for {
 		select {
 		case <-look.C:
+			begin := time.Now()
 			if err := sys.auditOnce(); err != nil && sys.edges.ctx.Err() == nil {
 				sys.log.Warn("books not audited", slog.Any(messages.KeyErr, err))
 			}
+			look.Reset(max(sys.cfg.AuditEvery, auditShare*time.Since(begin)))
 		case <-alive.C:
 			if err := sys.noteAlive(); err != nil && sys.edges.ctx.Err() == nil {
 				sys.log.Warn("time of life not noted", slog.Any(messages.KeyErr, err))

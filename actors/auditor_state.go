@@ -10,25 +10,39 @@ import (
 	"github.com/swampd/swampd/messages"
 )
 
-// books is what the auditor compares: the live part of the journal, and what the scheduler and the registry believe.
+// books is what the auditor compares: the live part of the journal, and what the scheduler and the registry believe. Steps
+// that wait may be very many, so that only what does not fit is kept of each.
 type books struct {
 	now      time.Time
 	loopback bool
 
-	runs     map[string]*messages.RunRecord     // live
-	steps    map[string]*messages.StepRecord    // of live runs, by record id
-	leases   map[string]*messages.LeaseRecord   // live, by record id
-	waits    map[string]*messages.PendingRecord // live
+	runs     []runBook                        // live
+	running  map[string]*messages.StepRecord  // steps of live runs that run, by record id
+	leases   map[string]*messages.LeaseRecord // live, by record id
+	waits    map[string]*waitBook             // by placement
+	odd      []finding                        // a step that waits and its pending dispatch, where one is without the other
 	workers  map[string]*messages.WorkerRecord
-	orphans  map[string]bool // waits from before the last restart, whose steps have not rejoined yet
 	taken    map[string][]string
 	waiting  map[string]int
 	refusals map[string]time.Time // workers that refused, and until when they get nothing
 	parked   int
-	living   map[address]bool
+	living   func(address) bool
 	// full: new work is refused for want of space. A run that goes on has to wait with its next steps, and reserves slots for
 	// them whenever it tries.
 	full bool
+}
+
+// runBook is a live run: whether a step of it waits or runs, and whether one runs.
+type runBook struct {
+	id, status   string
+	alive, moves bool
+}
+
+// waitBook is all pending dispatches of one placement whose steps have rejoined since the last restart.
+type waitBook struct {
+	placement messages.Placement
+	count     int
+	example   string
 }
 
 // finding is one place where the books disagree.
@@ -53,54 +67,31 @@ func audit(b *books) []finding {
 
 func (f finding) key() string { return f.kind + " " + f.id + " " + f.text }
 
-// auditRuns: a live run has a step that waits or runs, and an actor.
+// auditRuns: a live run has a step that waits or runs, and while one runs it has an actor.
 func (b *books) auditRuns() []finding {
 	var f []finding
-	alive := make(map[string]bool)
-	for _, s := range b.steps {
-		if !messages.StepStatus(s.GetStatus()).Ended() {
-			alive[s.GetRunId()] = true
+	for _, r := range b.runs {
+		if !r.alive && !b.full {
+			f = append(f, finding{kindRun, r.id, "is " + r.status + ", and none of its steps waits or runs", runAddress(r.id)})
 		}
-	}
-	for id, r := range b.runs {
-		if !alive[id] && !b.full {
-			f = append(f, finding{kindRun, id, "is " + r.GetStatus() + ", and none of its steps waits or runs", runAddress(id)})
-		}
-		if !b.living[runAddress(id)] {
-			f = append(f, finding{kindRun, id, "is " + r.GetStatus() + ", and has no actor", runAddress(id)})
+		if r.moves && !b.living(runAddress(r.id)) {
+			f = append(f, finding{kindRun, r.id, "is " + r.status + ", and has no actor", runAddress(r.id)})
 		}
 	}
 	return f
 }
 
-// auditSteps: a step runs exactly if its lease is in flight, and waits exactly if it has one waiting pending dispatch.
+// auditSteps: a step that runs has its lease in flight, and an actor.
 func (b *books) auditSteps() []finding {
-	var f []finding
-	waiting := make(map[string]bool)
-	for id, s := range b.steps {
+	f := slices.Clone(b.odd)
+	for id, s := range b.running {
 		at := stepAddress(s.GetRunId(), s.GetJob(), s.GetStep())
-		status := messages.StepStatus(s.GetStatus())
-		switch status {
-		case messages.StepQueued:
-			waiting[s.GetQueueId()] = true
-			if w := b.waits[s.GetQueueId()]; w == nil {
-				f = append(f, finding{kindStep, id, "waits, and its pending dispatch " + s.GetQueueId() + " does not", at})
-			}
-		case messages.StepRunning:
-			lease := leaseID(s.GetDispatchId(), s.GetGeneration())
-			if b.leases[lease] == nil && !b.living[at] {
-				f = append(f, finding{kindStep, id, "runs, and its lease " + lease + " is not in flight", at})
-			}
-		default:
+		lease := leaseID(s.GetDispatchId(), s.GetGeneration())
+		if b.leases[lease] == nil && !b.living(at) {
+			f = append(f, finding{kindStep, id, "runs, and its lease " + lease + " is not in flight", at})
 		}
-		if !status.Ended() && !b.living[at] {
+		if !b.living(at) {
 			f = append(f, finding{kindStep, id, "is " + s.GetStatus() + ", and has no actor", at})
-		}
-	}
-	for id, w := range b.waits {
-		if !waiting[id] {
-			at := stepAddress(w.GetRunId(), w.GetJob(), w.GetStep())
-			f = append(f, finding{recordPending, id, "waits, and its step does not wait as it", at})
 		}
 	}
 	return f
@@ -110,16 +101,14 @@ func (b *books) auditSteps() []finding {
 func (b *books) auditLeases() []finding {
 	var f []finding
 	running := make(map[string]bool)
-	for _, s := range b.steps {
-		if s.GetStatus() == string(messages.StepRunning) {
-			running[leaseID(s.GetDispatchId(), s.GetGeneration())] = true
-		}
+	for _, s := range b.running {
+		running[leaseID(s.GetDispatchId(), s.GetGeneration())] = true
 	}
 	for id, l := range b.leases {
 		if l.GetState() == string(messages.LeaseActive) && !running[id] {
 			f = append(f, finding{kindLease, id, "is active, and its step does not run as it", leaseAddress(id)})
 		}
-		if !b.living[leaseAddress(id)] {
+		if !b.living(leaseAddress(id)) {
 			f = append(f, finding{kindLease, id, "is " + l.GetState() + ", and has no actor", leaseAddress(id)})
 		}
 	}
@@ -147,13 +136,11 @@ func (b *books) auditSlots() []finding {
 		}
 	}
 	waits := make(map[string]int)
-	for id, w := range b.waits {
-		if !b.orphans[id] {
-			waits[messages.PlacementFrom(w.GetPlacement()).Requirement()]++
-		}
+	for _, w := range b.waits {
+		waits[w.placement.Requirement()] += w.count
 	}
-	if !maps.Equal(waits, b.waiting) {
-		f = append(f, finding{kindScheduler, kindScheduler, fmt.Sprintf("has %v in line, and the journal %v", b.waiting, waits), schedulerAddress()})
+	if !maps.Equal(waits, b.waiting) { // every run stands its waiting steps in line again
+		f = append(f, finding{kindScheduler, kindScheduler, fmt.Sprintf("has %v in line, and the journal %v", b.waiting, waits), routerOf(kindRun)})
 	}
 	return f
 }
@@ -176,13 +163,13 @@ func (b *books) auditMatches() []finding {
 	if b.parked > 0 {
 		return nil // a step that was refused waits for the pool to change
 	}
-	for id, wait := range b.waits {
-		p := messages.PlacementFrom(wait.GetPlacement())
+	for _, wait := range b.waits {
+		p := wait.placement
 		for name, w := range b.workers {
 			status := messages.StatusOf(w.GetConnected(), messages.WorkerIntent(w.GetIntent()), messages.WorkerHealth(w.GetHealth()), 0)
 			free := status == messages.WorkerIdle && len(b.taken[name]) < int(w.GetCapacity()) && !b.now.Before(b.refusals[name])
-			if free && b.fits(p, w) && !b.orphans[id] {
-				f = append(f, finding{recordPending, id, "waits for " + p.Requirement() + ", and worker " + name + " matches and has a free slot", schedulerAddress()})
+			if free && b.fits(p, w) {
+				f = append(f, finding{recordPending, wait.example, "waits for " + p.Requirement() + ", and worker " + name + " matches and has a free slot", schedulerAddress()})
 			}
 		}
 	}

@@ -38,6 +38,11 @@ func (d *dispatcher) Schedule(fn func()) {
 		next <- fn
 		return
 	}
+	if d.stopped { // a letter to an actor that has ended
+		d.mu.Unlock()
+		fn()
+		return
+	}
 	d.wg.Add(1)
 	d.mu.Unlock()
 	go d.work(fn)

@@ -81,7 +81,7 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 	case *messages.WorkerTokenRevokeParams:
 		return sys.tokenRevoke(ctx, p)
 	case *messages.ActorTreeParams:
-		return sys.actorTree(p), nil
+		return sys.actorTree(p)
 	case *messages.WorkerDrainParams:
 		return sys.workerDrain(ctx, p)
 	case *messages.WorkerPauseParams:

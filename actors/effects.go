@@ -213,14 +213,14 @@ type disarm struct{ name string }
 // again sends a message to the actor itself, behind what has arrived.
 type again struct{ cmd any }
 
-// bear starts a child with its first state.
+// bear gives a child a message, and starts it for that if it does not live: with its first state, where it is borne.
 type bear struct {
 	child address
-	state any
+	msg   any
 }
 
-// endChild stops a child that has said that it ended.
-type endChild struct{ child address }
+// rest ends an actor that has nothing to do before somebody speaks to it, unless somebody has.
+type rest struct{}
 
 // tellChildren sends a message to every child.
 type tellChildren struct{ msg any }
@@ -240,10 +240,10 @@ func (arm) effect()          {}
 func (disarm) effect()       {}
 func (again) effect()        {}
 func (bear) effect()         {}
-func (endChild) effect()     {}
 func (tellChildren) effect() {}
 func (closeLog) effect()     {}
 func (leave) effect()        {}
+func (rest) effect()         {}
 
 // An obligation is something that another actor must still be told. It is derived from the state alone, told at once,
 // and told again until the state no longer owes it (rules P1 and P3).
@@ -262,7 +262,7 @@ type obligation struct {
 // what its record owes, and be confirmed again, for ever.
 func confirms(msg any) bool {
 	switch msg.(type) {
-	case leaseUp, leaseNoted, slotNoted, offerNoted, awaitNoted, endNoted, workerNoted, tokenGoneNoted:
+	case leaseUp, leaseNoted, slotNoted, offerNoted, offersNoted, awaitNoted, endNoted, workerNoted, tokenGoneNoted, stepRests, stepUp:
 		return true
 	default:
 		return false

@@ -40,16 +40,17 @@ func (sys *System) makeProps() {
 		word:  func(t tokenState) string { return string(t.state) },
 	})
 	sys.runProps = runnerProps(sys, &machine[*runState]{
-		kind: kindRun, load: loadRun, gathers: true,
+		kind: kindRun, load: loadRun, gathers: true, resume: owedByRun,
 		step:  func(s *runState, cmd any, at moment) (*runState, decision) { return stepRun(s, cmd.([]any), at) },
 		start: func(s *runState, at moment) decision { return s.resume(at) },
 		word:  func(s *runState) string { return string(s.status) },
 	})
 	sys.stepProps = runnerProps(sys, &machine[stepState]{
 		kind: kindStep, load: loadStep, step: stepStep, resume: resumeStep,
-		start: func(stepState, moment) decision { return decision{effects: []effect{again{rejoin{sys.aliveUntil}}}} },
-		begin: func(msg any) (stepState, bool) { b, ok := msg.(beginStep); return b.state, ok },
-		word:  func(s stepState) string { return string(s.status) },
+		answers: func(msg any) bool { _, chosen := msg.(assignStep); return chosen }, // an offer
+		start:   func(stepState, moment) decision { return decision{effects: []effect{again{rejoin{sys.aliveUntil}}}} },
+		begin:   func(msg any) (stepState, bool) { b, ok := msg.(beginStep); return b.state, ok },
+		word:    func(s stepState) string { return string(s.status) },
 	})
 	sys.leaseProps = runnerProps(sys, &machine[leaseState]{
 		kind: kindLease, load: loadLease, step: stepLease, resume: resumeLease,
@@ -202,7 +203,11 @@ func loadRun(sys *System, self address, at moment) (*runState, error) {
 	}
 	found := foundRun{record: r, version: version, plan: plan, limit: sys.cfg.QueueTimeout}
 	if !messages.RunStatus(r.GetStatus()).Ended() {
-		if found.steps, err = sys.steps(id); err != nil {
+		err = sys.scan(persistence.KindStep, false, id+"/", newBody[messages.StepRecord], func(rec persistence.Record, m proto.Message) bool {
+			found.steps = append(found.steps, foundStep{record: m.(*messages.StepRecord), version: rec.Version, orphan: rec.Epoch < at.epoch})
+			return true
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -240,7 +245,7 @@ func loadStep(sys *System, self address, at moment) (stepState, error) {
 	if err != nil {
 		return stepState{}, err
 	}
-	ordinal, ok := ordinalOf(plan, job, step)
+	ordinal, ok := plan.Ordinal(job, step)
 	if !ok {
 		return stepState{}, fmt.Errorf("run %s has no step %s of job %s", run, step, job)
 	}

@@ -28,7 +28,7 @@ func modelMachines() map[string]*modelMachine {
 		kindRun: modelOf(modelMachine{
 			load: modelRunOf, gathers: true,
 			start: func(_ *world, s any, at moment) decision { return s.(*runState).resume(at) },
-		}, func(s *runState, cmd any, at moment) (*runState, decision) { return stepRun(s, cmd.([]any), at) }, nil),
+		}, func(s *runState, cmd any, at moment) (*runState, decision) { return stepRun(s, cmd.([]any), at) }, owedByRun),
 		kindStep: modelOf(modelMachine{
 			load:  modelStepOf,
 			begin: func(_ *world, msg any) (any, bool) { b, ok := msg.(beginStep); return b.state, ok },
@@ -124,7 +124,10 @@ func modelRunOf(w *world, self address, at moment) any {
 	}
 	found := foundRun{record: r, version: version, plan: w.plans[r.GetSourceDigest()], limit: w.limit}
 	if !messages.RunStatus(r.GetStatus()).Ended() {
-		found.steps = w.store.steps(id)
+		for _, m := range w.store.steps(id) {
+			rec := w.store.records[modelKey{kindStep, stepRecordID(id, m.GetOrdinal())}]
+			found.steps = append(found.steps, foundStep{record: m, version: rec.version, orphan: rec.epoch < at.epoch})
+		}
 	}
 	return runFrom(found, at)
 }
@@ -135,7 +138,7 @@ func modelStepOf(w *world, self address, at moment) any {
 		w.fatalf("%v", err)
 	}
 	plan := w.planOf(run)
-	ordinal, ok := ordinalOf(plan, job, step)
+	ordinal, ok := plan.Ordinal(job, step)
 	r := &messages.StepRecord{}
 	version := w.store.read(kindStep, stepRecordID(run, uint32(ordinal)), r)
 	if !ok || version == 0 {

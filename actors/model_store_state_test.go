@@ -26,6 +26,7 @@ type modelRecord struct {
 	version uint64
 	state   string
 	ended   bool
+	epoch   uint64
 	body    []byte
 }
 
@@ -90,7 +91,7 @@ func (s *modelStore) commit(d decision) (broken string, err error) {
 		if err != nil {
 			return fmt.Sprintf("encode %s %s: %v", w.kind, w.id, err), nil
 		}
-		s.records[modelKey{w.kind, w.id}] = &modelRecord{w.replaces + 1, w.state, w.ended, body}
+		s.records[modelKey{w.kind, w.id}] = &modelRecord{w.replaces + 1, w.state, w.ended, s.epoch, body}
 	}
 	for _, e := range d.events {
 		s.streams[d.stream] = append(s.streams[d.stream], proto.Clone(e).(*messages.RunEvent))

@@ -125,7 +125,7 @@ func (w *world) tell(to address, msg any) {
 	switch to.kind {
 	case kindStep:
 		run, _, _ := strings.Cut(to.id, "/")
-		w.tell(address{kindRun, run}, msg)
+		w.tell(address{kindRun, run}, forStep{to, msg})
 	case kindWorker, kindToken, kindRun, kindLease:
 		w.routers[to.kind] = append(w.routers[to.kind], route{to, msg})
 	case kindRouter:
@@ -148,6 +148,12 @@ func (w *world) route(kind string) {
 				n.mail = append(n.mail, msg.msg)
 			}
 		}
+		if _, fresh := msg.msg.(schedulerStarted); fresh && kind == kindRun {
+			for _, id := range slices.Sorted(slices.Values(w.store.live(kindRun))) {
+				w.tell(runAddress(id), wakeRun{})
+			}
+		}
+	case runUp: // the model wakes all at once
 	case route:
 		n := w.refs[msg.to]
 		if old := w.leaving[msg.to]; n == nil && old != nil {
@@ -216,10 +222,14 @@ func (w *world) receive(n *node, picked []any, f fault) {
 	if len(cmds) == 0 {
 		return
 	}
-	w.tracef("%s %s takes %s%s", n.addr.kind, n.addr.id, describe(cmds), faultName(f))
-	if !n.loaded && !w.load(n, cmds[0]) {
+	if w.leaving[n.addr] == n { // what still comes is for the next one of its name
+		for _, msg := range picked {
+			w.retell(n, msg)
+		}
 		return
 	}
+	w.tracef("%s %s takes %s%s", n.addr.kind, n.addr.id, describe(cmds), faultName(f))
+	w.load(n, cmds[0])
 	cmds = slices.DeleteFunc(cmds, func(c any) bool { _, ok := c.(wake); return ok })
 	if len(cmds) == 0 {
 		return
@@ -242,22 +252,26 @@ type modelElapsed struct {
 	number uint64
 }
 
-// load makes a node's state known. It is false where the node has left meanwhile.
-func (w *world) load(n *node, msg any) bool {
+// load makes a node's state known.
+func (w *world) load(n *node, msg any) {
+	if n.loaded {
+		return
+	}
 	at := w.moment()
 	if n.m.begin != nil {
 		if state, ok := n.m.begin(w, msg); ok {
 			n.state, n.loaded = state, true
 			w.settle(n)
-			return true
+			return
 		}
 	}
 	n.state, n.loaded = n.m.load(w, n.addr, at), true
 	if n.m.start != nil {
 		w.carry(n, nil, n.state, n.m.start(w, n.state, at), at, noFault)
 	}
-	w.settle(n)
-	return true
+	if _, chosen := msg.(assignStep); !chosen {
+		w.settle(n)
+	}
 }
 
 // restart is what follows a panic: the message in hand is lost, the mailbox is not, a run's children go with it.
@@ -340,15 +354,15 @@ func (w *world) act(n *node, e effect) {
 	case again:
 		n.mail = append(n.mail, ownCommand(e))
 	case bear:
-		if w.refs[e.child] != nil || w.leaving[e.child] != nil {
-			return // the name is still taken
+		c := w.refs[e.child]
+		if old := w.leaving[e.child]; c == nil && old != nil {
+			old.held = append(old.held, e.msg)
+			return
 		}
-		c := w.spawn(e.child)
-		msg := e.state
-		if msg == nil {
-			msg = wake{}
+		if c == nil {
+			c = w.spawn(e.child)
 		}
-		c.mail = append(c.mail, msg)
+		c.mail = append(c.mail, e.msg)
 	case tellChildren:
 		for _, c := range w.nodes() {
 			if c.addr.kind == kindStep && strings.HasPrefix(c.addr.id, n.addr.id+"/") {
@@ -358,7 +372,9 @@ func (w *world) act(n *node, e effect) {
 	case leave:
 		n.leaves = true
 		w.leave(n)
-	case closeLog, endChild:
+	case rest:
+		w.leave(n)
+	case closeLog:
 	default:
 		w.fatalf("effect %T is new here", e)
 	}
@@ -370,14 +386,20 @@ func (w *world) leave(n *node) {
 		delete(w.refs, n.addr)
 		w.leaving[n.addr] = n
 		n.timers, n.owed = nil, nil
-		for _, msg := range n.mail { // for the next one of its name
-			switch msg.(type) {
-			case modelElapsed, ownCommand, wake:
-			default:
-				w.tell(n.addr, msg)
-			}
-		}
+		mail := n.mail
 		n.mail = nil
+		for _, msg := range mail { // for the next one of its name
+			w.retell(n, msg)
+		}
+	}
+}
+
+// retell sends what came for a node that has left to the next one of its name.
+func (w *world) retell(n *node, msg any) {
+	switch msg.(type) {
+	case modelElapsed, ownCommand, wake:
+	default:
+		w.tell(n.addr, msg)
 	}
 }
 
@@ -461,9 +483,6 @@ func (w *world) boot() {
 		if !messages.TokenState(r.GetState()).Ended() {
 			wakes = append(wakes, tokenAddress(id))
 		}
-	}
-	for _, id := range w.store.live(kindRun) {
-		wakes = append(wakes, runAddress(id))
 	}
 	slices.SortFunc(wakes, func(a, b address) int { return strings.Compare(a.kind+a.id, b.kind+b.id) })
 	for _, at := range wakes {

@@ -195,16 +195,6 @@ func stepNames(a address) (run, job, step string, err error) {
 	return unescape(parts[0]), unescape(parts[1]), unescape(parts[2]), nil
 }
 
-// ordinalOf finds a step by its names.
-func ordinalOf(plan *workflow.Plan, job, step string) (int, bool) {
-	for i := range plan.Steps {
-		if plan.Steps[i].Name == step && plan.Jobs[plan.Steps[i].Job].Name == job {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
 // shipped is the orchestrator's environment as dispatches carry it.
 func (sys *System) shipped() []*messages.KeyValue {
 	var list []*messages.KeyValue

@@ -259,23 +259,6 @@ func (sys *System) tokenList() (proto.Message, error) {
 	return result, err
 }
 
-// actorTree lists the actors that live, parents before children.
-func (sys *System) actorTree(p *messages.ActorTreeParams) *messages.ActorTreeResult {
-	result := &messages.ActorTreeResult{}
-	sys.byPID.Range(func(_, i any) bool {
-		info := i.(*actorInfo)
-		if below := p.GetBelow(); below == "" || info.pid.GetId() == below || strings.HasPrefix(info.pid.GetId(), below+"/") {
-			result.Items = append(result.Items, info.item())
-		}
-		return true
-	})
-	slices.SortFunc(result.Items, func(a, b *messages.ActorItem) int {
-		return slices.Compare(strings.Split(a.GetPid(), "/"), strings.Split(b.GetPid(), "/"))
-	})
-	result.Count = int32(len(result.Items))
-	return result
-}
-
 // Metrics implements Orchestrator.
 func (sys *System) Metrics(ctx context.Context) (Metrics, error) {
 	got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askPool{a} })

@@ -69,8 +69,10 @@ func (sys *System) reconcile() error {
 		return err
 	}
 	again := swept.GetEpoch() == at.epoch
+	live := int64(0)
 	err = sys.journal.Scan(persistence.KindRun, false, "", "", func(rec persistence.Record) bool {
 		seen(rec)
+		live++
 		if !again {
 			r.runs++
 		}
@@ -79,6 +81,7 @@ func (sys *System) reconcile() error {
 	if err != nil {
 		return err
 	}
+	sys.counters.runsLive.Store(live)
 	if !again {
 		writes = append(writes, write{
 			kind: kindScheduler, id: sweepID, replaces: sweptVersion, state: "current", body: &messages.SchedulerRecord{Epoch: at.epoch},

@@ -122,8 +122,7 @@ func (sys *System) spawn(parent actor.SpawnerContext, parentID string, props *ac
 	}
 	info.pid = actor.NewPID(sys.actors.Address(), id)
 	before, had := sys.byPID.Swap(id, info)
-	pid, err := parent.SpawnNamed(props, name)
-	if err != nil {
+	if _, err := parent.SpawnNamed(props, name); err != nil {
 		if had {
 			sys.byPID.Store(id, before)
 		} else {
@@ -133,7 +132,6 @@ func (sys *System) spawn(parent actor.SpawnerContext, parentID string, props *ac
 		sys.log.Debug("actor not started", slog.String(messages.KeyPID, id), slog.Any(messages.KeyErr, err))
 		return nil
 	}
-	info.pid = pid
 	sys.refs.Store(at, info)
 	return info
 }
@@ -173,7 +171,7 @@ func (sys *System) tell(to address, msg any) {
 	switch to.kind {
 	case kindStep:
 		run, _, _ := strings.Cut(to.id, "/")
-		sys.tell(address{kindRun, run}, msg)
+		sys.tell(address{kindRun, run}, forStep{to, msg})
 	case kindWorker, kindToken, kindRun, kindLease:
 		if i, ok := sys.refs.Load(routerOf(to.kind)); ok {
 			sys.send(i.(*actorInfo), route{to, msg})
@@ -199,7 +197,7 @@ func (sys *System) tellPID(pid *actor.PID, msg any) {
 // counted tells whether a message counts as work of its actor: its own timers do not.
 func counted(msg any) bool {
 	switch msg.(type) {
-	case timerElapsed, owedElapsed, flushBatch, childLeft:
+	case timerElapsed, owedElapsed, flushBatch, childLeft, waveTick:
 		return false
 	default:
 		return true

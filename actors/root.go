@@ -44,7 +44,7 @@ func (r *rootActor) start(ctx actor.Context) error {
 		return fmt.Errorf("start %s", kindScheduler)
 	}
 	sys.tell(schedulerAddress(), wake{})
-	for _, kind := range []string{kindWorker, kindToken, kindRun} {
+	for _, kind := range []string{kindWorker, kindToken} { // runs are woken once there is a scheduler
 		if err := sys.wakeLive(kind); err != nil {
 			return err
 		}
@@ -67,17 +67,11 @@ func (sys *System) propsOf(kind string) *actor.Props {
 	}
 }
 
-// wakeLive starts the actors of a kind that have something to do: unfinished runs (their steps and leases follow),
-// tokens that may still expire, workers that are thought to be connected.
+// wakeLive starts the actors of a kind that have something to do: tokens that may still expire, workers that are thought to
+// be connected.
 func (sys *System) wakeLive(kind string) error {
 	var err error
 	switch kind {
-	case kindRun:
-		err = sys.scan(persistence.KindRun, false, "", newBody[messages.RunRecord], func(rec persistence.Record, _ proto.Message) bool {
-			sys.counters.runsLive.Add(1)
-			sys.tell(runAddress(rec.ID), wake{})
-			return true
-		})
 	case kindToken:
 		err = sys.scan(persistence.KindToken, false, "", newBody[messages.TokenRecord], func(rec persistence.Record, m proto.Message) bool {
 			if !messages.TokenState(m.(*messages.TokenRecord).GetState()).Ended() {

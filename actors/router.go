@@ -51,6 +51,7 @@ type router struct {
 	children map[string]*routed // by PID
 	byID     map[string]*routed
 	stopping bool
+	wave     wave // of runs
 }
 
 type routed struct {
@@ -76,7 +77,7 @@ func (r *router) Receive(ctx actor.Context) {
 		r.info.begins()
 		if r.info.again() {
 			r.sys.dropRefs(r.kind) // its children went with it
-			if err := r.sys.wakeLive(r.kind); err != nil {
+			if err := r.wakeLive(ctx); err != nil {
 				panic(err) // tried again after a pause, and given up after ten
 			}
 		}
@@ -96,12 +97,36 @@ func (r *router) Receive(ctx actor.Context) {
 				r.sys.tellPID(c.pid, msg.msg)
 			}
 		}
+		if _, fresh := msg.msg.(schedulerStarted); fresh && r.kind == kindRun {
+			// A new scheduler knows of nobody, and those who rest do not hear of it.
+			if err := r.rouseAll(ctx); err != nil {
+				panic(err) // tried again after a pause, and given up after ten
+			}
+		}
+	case runUp:
+		r.info.received(msg)
+		r.runUp(ctx)
+	case settleAgain: // the scheduler's line is not what waits
+		r.info.received(msg)
+		if r.kind == kindRun {
+			r.lineUp(ctx)
+		}
+	case waveTick:
+		r.tick(ctx)
 	case route:
 		r.info.received(msg)
 		if !r.stopping {
 			r.route(ctx, msg)
 		}
 	}
+}
+
+// wakeLive starts the actors that have something to do.
+func (r *router) wakeLive(ctx actor.Context) error {
+	if r.kind == kindRun {
+		return r.rouseAll(ctx)
+	}
+	return r.sys.wakeLive(r.kind)
 }
 
 func (r *router) route(ctx actor.Context, msg route) {
@@ -144,27 +169,30 @@ func (sys *System) leave(ctx actor.Context, self address) {
 	}
 }
 
-// bear starts the actor of a step below its run.
-func (sys *System) bear(ctx actor.Context, e bear) {
+// bear gives a message to the actor of a step below its run, and starts it if it does not live. It is false where its
+// predecessor has not gone yet.
+func (sys *System) bear(ctx actor.Context, e bear) bool {
+	if i, ok := sys.refs.Load(e.child); ok {
+		sys.send(i.(*actorInfo), e.msg)
+		return true
+	}
 	_, name, _ := strings.Cut(e.child.id, "/")
 	info := sys.spawn(ctx, ctx.Self().GetId(), sys.stepProps, e.child, name)
 	if info == nil {
-		return
+		return false
 	}
-	msg := e.state
-	if msg == nil {
-		msg = wake{}
-	}
-	sys.send(info, msg)
+	sys.send(info, e.msg)
+	return true
 }
 
-// stopChild stops a child that has left, behind what it has queued.
-func (sys *System) stopChild(ctx actor.Context, child address) {
+// stopChild stops a child that has left, behind what it has queued. It is false where there is none.
+func (sys *System) stopChild(ctx actor.Context, child address) bool {
 	_, name, _ := strings.Cut(child.id, "/")
-	id := ctx.Self().GetId() + "/" + name
-	if i, ok := sys.byPID.Load(id); ok {
+	i, ok := sys.byPID.Load(ctx.Self().GetId() + "/" + name)
+	if ok {
 		ctx.Poison(i.(*actorInfo).pid)
 	}
+	return ok
 }
 
 func (sys *System) dropRefs(kind string) {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -80,12 +81,15 @@ func (s *runState) build(d *decision, f *flight, grants map[int]grant, at moment
 	d.events = append(d.events, begun...)
 	required := make(map[require]bool)
 	for _, o := range f.births {
-		s.birth(d, o, grants[o], required, at)
+		s.birth(d, f, o, grants[o], required, at)
 		if grants[o].ok {
 			f.slots = append(f.slots, grants[o])
 		}
 		delete(grants, o)
 	}
+	before := s.offers
+	s.stand(f.waits)
+	f.offers = [2]uint64{before, s.offers}
 	for _, g := range grants { // reserved for a step that was ended meanwhile
 		d.then(s.release([]grant{g})...)
 	}
@@ -119,9 +123,11 @@ func (s *runState) build(d *decision, f *flight, grants map[int]grant, at moment
 func (s *runState) follow(d *decision) {
 	if !s.cancelAt.IsZero() && s.liveSteps > 0 && !s.cancelTold {
 		s.cancelTold = true
-		d.then(tellChildren{cancelStep{by: s.cancelBy, force: s.forced, at: s.cancelAt}}, arm{timerCancel, cancelTime, cancelElapsed{}})
+		s.rouseResting()
+		d.then(tellChildren{s.cancelOf()}, arm{timerCancel, cancelTime, cancelElapsed{}})
 	}
 	if s.status.Ended() {
+		s.offered, s.errands = nil, nil
 		d.then(disarm{timerCancel}, disarm{timerReserve}, leave{})
 		return
 	}
@@ -143,11 +149,19 @@ func splitEvents(events []*messages.RunEvent) (before, after []*messages.RunEven
 }
 
 // birth adds the birth of one step: with its lease where a slot was reserved, else in a wait episode.
-func (s *runState) birth(d *decision, o int, g grant, required map[require]bool, at moment) {
+func (s *runState) birth(d *decision, f *flight, o int, g grant, required map[require]bool, at moment) {
 	step := stepOf(s.id, s.workflow, s.plan, o, s.limit, at)
 	var b decision
+	if s.phases[o] == unborn {
+		s.liveSteps++
+	}
+	if s.phases[o] == resting {
+		s.resting--
+	}
 	if g.ok {
 		step, b = step.bornRunning(g.choice, at)
+		s.phases[o] = live
+		d.then(bear{step.address(), beginStep{step}})
 		for _, r := range b.requires {
 			if !required[r] {
 				required[r] = true
@@ -160,13 +174,11 @@ func (s *runState) birth(d *decision, o int, g grant, required map[require]bool,
 			why = waiting(step.def.Placement, "the scheduler has not answered yet")
 		}
 		step, b = step.bornQueued(why, at)
-	}
-	if s.phases[o] == unborn {
-		s.phases[o] = live
-		s.liveSteps++
+		s.phases[o] = resting
+		s.resting++
+		f.waits = append(f.waits, step.offer())
 	}
 	d.writes, d.events = append(d.writes, b.writes...), append(d.events, b.events...)
-	d.then(bear{step.address(), beginStep{step}})
 	d.then(b.effects...)
 }
 
@@ -209,6 +221,8 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 		s.status, s.endedAt = messages.RunRunning, time.Time{}
 	}
 	d.then(s.release(f.slots)...)
+	s.offered = slices.DeleteFunc(s.offered, func(o offerSteps) bool { return o.number > f.offers[0] && o.number <= f.offers[1] })
+	f.waits = nil
 	switch {
 	case c.noSpace && f.submitted:
 		err := messages.Faultf(messages.CodeNoSpace, "the orchestrator's store is short of space: the run was not accepted; free some and submit it again")
@@ -221,6 +235,9 @@ func (s *runState) refused(c commitRefused, d *decision, at moment) {
 	case c.noSpace:
 		s.queue = append(f.births, s.queue...)
 		for _, o := range f.births {
+			if s.phases[o] == resting {
+				s.resting--
+			}
 			s.phases[o] = unborn
 			s.liveSteps--
 		}
@@ -243,6 +260,14 @@ func (c commitRefused) news() []effect {
 		switch e := e.(type) {
 		case tell:
 			if _, birth := e.msg.(ensureLease); !birth { // there is no such lease
+				news = append(news, e)
+			}
+		case bear:
+			if _, birth := e.msg.(beginStep); !birth { // nor such a step
+				news = append(news, e)
+			}
+		case arm:
+			if e.name == timerRouse || e.name == timerRest {
 				news = append(news, e)
 			}
 		case tellChildren, disarm:

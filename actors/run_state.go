@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -50,7 +52,7 @@ type runState struct {
 	recordDue  bool // the run's own record has changed
 	progress   *workflow.Progress
 	phases     []phase
-	liveSteps  int
+	liveSteps  int   // live or resting
 	queue      []int // ready, to be born
 	neverBorn  []bornDead
 	events     []*messages.RunEvent
@@ -64,14 +66,16 @@ type runState struct {
 	answers    []respond
 	outOfSpace bool
 	cancelTold bool
+	custody    // of the steps that rest
 }
 
 // phase is how far a step is, as its run knows.
 type phase uint8
 
 const (
-	unborn phase = iota
-	live
+	unborn  phase = iota
+	live          // it has an actor
+	resting       // it waits in line, and has none
 	ended
 )
 
@@ -88,7 +92,9 @@ type flight struct {
 	wroteRun  bool
 	submitted bool
 	over      bool
-	slots     []grant // that its births use
+	waits     []offerStep // of births that wait
+	offers    [2]uint64   // the numbers of their offers: those above the first, up to the second
+	slots     []grant     // that its births use
 }
 
 // submitRun is a client's wish for a run. The run id is the client's: the same again is the same run.
@@ -156,7 +162,7 @@ type foundRun struct {
 	version uint64
 	plan    *workflow.Plan
 	limit   time.Duration
-	steps   []*messages.StepRecord
+	steps   []foundStep
 }
 
 // runFrom is the state of a run as the journal has it, and what has to be done about it.
@@ -171,24 +177,41 @@ func runFrom(f foundRun, at moment) *runState {
 	if s.status.Ended() {
 		return s
 	}
+	s.offers = numbersAt(at)
 	s.phases = make([]phase, len(f.plan.Steps))
 	s.jobs = make([]messages.StepStatus, len(f.plan.Jobs))
 	for i, j := range r.GetJobs() {
 		s.jobs[i] = messages.StepStatus(j.GetStatus())
 	}
 	done := make(map[int]messages.StepStatus)
-	for _, rec := range f.steps {
+	var waiting []offerStep
+	var orphans []errand
+	for _, found := range f.steps {
+		rec := found.record
 		status := messages.StepStatus(rec.GetStatus())
 		ordinal := int(rec.GetOrdinal())
 		if status.Ended() {
 			s.phases[ordinal] = ended
 			done[ordinal] = status
 			s.noteError(rec.GetJob(), rec.GetStep(), status, rec.GetError())
-		} else {
-			s.phases[ordinal] = live
-			s.liveSteps++
+			continue
+		}
+		s.phases[ordinal] = resting
+		s.resting++
+		s.liveSteps++
+		switch {
+		case status != messages.StepQueued: // in flight: they come first, for their workers may be back already
+			s.errands = append(s.errands, errand{ordinal: ordinal})
+		case found.orphan: // in line before a restart
+			orphans = append(orphans, errand{ordinal: ordinal})
+		default:
+			found.plan, found.limit = f.plan, f.limit
+			waiting = append(waiting, stepFrom(found).offer())
 		}
 	}
+	s.errands = append(s.errands, orphans...)
+	slices.SortStableFunc(waiting, func(a, b offerStep) int { return cmp.Compare(a.place, b.place) })
+	s.stand(waiting)
 	progress, change := workflow.ResumeProgress(f.plan, done)
 	s.progress = progress
 	s.take(change, at.now)
@@ -205,15 +228,11 @@ func (s *runState) resume(at moment) decision {
 		d.then(again{struct{}{}})
 		return d
 	}
-	for o, p := range s.phases {
-		if p == live {
-			d.then(bear{child: s.stepAddress(o)})
-		}
-	}
 	if !s.cancelAt.IsZero() {
 		s.stopBirths(at)
 	}
 	s.proceed(&d, at)
+	s.rouse(&d)
 	return d
 }
 
@@ -228,22 +247,25 @@ func stepRun(s *runState, batch []any, at moment) (*runState, decision) {
 	if len(batch) == 1 {
 		if refused, ok := batch[0].(commitRefused); ok {
 			s.refused(refused, &d, at)
+			s.rouse(&d)
 			return s, d
 		}
 	}
 	s.flight = nil
 	for _, cmd := range batch {
-		s.note(cmd, &d, at)
+		s.note(cmd, len(batch) == 1, &d, at)
 	}
 	s.proceed(&d, at)
+	s.rouse(&d)
+	s.mayRest(&d)
 	if s.status.Ended() || s.plan == nil { // nothing is left to do but to answer
 		d.then(leave{})
 	}
 	return s, d
 }
 
-// note takes one command of a batch.
-func (s *runState) note(cmd any, d *decision, at moment) {
+// note takes one command of a batch, or the only one.
+func (s *runState) note(cmd any, only bool, d *decision, at moment) {
 	switch c := cmd.(type) {
 	case submitRun:
 		s.submit(c, d, at)
@@ -274,31 +296,35 @@ func (s *runState) note(cmd any, d *decision, at moment) {
 		if s.reserving != 0 { // the one that was asked is gone
 			s.reserving, s.granted, s.grants = 0, true, nil
 		}
+		s.offered, s.epoch = nil, c.epoch
+		s.rouseResting()
 		d.then(tellChildren{c})
-	case leaseEnded: // its step has left, so it knows
-		if o := s.ordinalOf(c); o < 0 || s.phases == nil || s.phases[o] != live {
-			d.then(tell{leaseAddress(c.lease), leaseNoted{lease: c.lease}})
+	case forStep:
+		s.forStep(c, d)
+	case stepRests:
+		s.rests(c)
+	case stepUp:
+		delete(s.rousing, int(c.ordinal))
+	case offersNoted:
+		s.stood(c.number)
+	case offersGivenUp:
+		for _, o := range s.stood(c.number) {
+			s.errands = append(s.errands, errand{ordinal: int(o.ordinal)})
 		}
-	case assignStep: // the same: it needs no slot
-		d.then(tell{schedulerAddress(), releaseSlot{dispatchID: c.dispatchID, ticket: c.choice.ticket}})
-	case queueDeadline:
-		d.then(tell{schedulerAddress(), withdrawStep{queueID: c.queueID}})
+	case wakeRun:
+		s.asked = true
+	case lineUp:
+		s.rouseResting()
+	case rouseElapsed:
+		s.rouseArmed = false
+		clear(s.rousing)
+	case restElapsed:
+		if s.restArmed = only && s.idle(); s.restArmed { // it may not rest yet: then it tries again
+			d.then(arm{timerRest, restAfter, restElapsed{}}, rest{})
+		}
 	case poisoned:
 		s.fail("internal error: the run's actor panicked at the same command each time", d, at)
 	}
-}
-
-// ordinalOf finds the step of a lease's end by its dispatch id; -1 where there is none.
-func (s *runState) ordinalOf(c leaseEnded) int {
-	if s.plan == nil {
-		return -1
-	}
-	rest := c.lease[min(len(s.id), len(c.lease)):]
-	var ordinal, n, generation int
-	if _, err := fmt.Sscanf(rest, ".%d.%d/%d", &ordinal, &n, &generation); err != nil || ordinal >= len(s.plan.Steps) {
-		return -1
-	}
-	return ordinal
 }
 
 func (s *runState) submit(c submitRun, d *decision, at moment) {
@@ -314,7 +340,7 @@ func (s *runState) submit(c submitRun, d *decision, at moment) {
 		}
 		return
 	}
-	s.plan, s.limit = c.plan, c.limit
+	s.plan, s.limit, s.offers = c.plan, c.limit, numbersAt(at)
 	s.workflow, s.file, s.parent = c.plan.Name, c.file, c.parent
 	s.sourceDigest, s.submitDigest = c.sourceDigest, c.submitDigest
 	s.status, s.startedAt = messages.RunRunning, at.now
@@ -380,8 +406,12 @@ func (s *runState) stepEnded(c stepEnded, d *decision, at moment) {
 	if s.status.Ended() || s.phases == nil || int(c.ordinal) >= len(s.phases) || s.phases[c.ordinal] == ended {
 		return
 	}
+	if s.phases[c.ordinal] == resting {
+		s.resting--
+	}
 	s.phases[c.ordinal] = ended
 	s.liveSteps--
+	delete(s.rousing, int(c.ordinal))
 	def := &s.plan.Steps[c.ordinal]
 	s.noteError(s.plan.Jobs[def.Job].Name, def.Name, c.status, c.err)
 	s.take(s.progress.End(int(c.ordinal), c.status), at.now)
@@ -431,8 +461,8 @@ func (s *runState) cancelOne(c cancelRun, d *decision, at moment) {
 			continue
 		}
 		switch s.phases[o] {
-		case live:
-			d.then(tell{s.stepAddress(o), cancelStep{by: c.by, force: c.force, at: at.now}})
+		case live, resting:
+			s.visit(o, cancelStep{by: c.by, force: c.force, at: at.now}, d)
 		case unborn:
 			s.neverBear(o, at)
 		case ended: // terminal is final

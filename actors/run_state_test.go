@@ -39,7 +39,7 @@ func (r *runTest) takes(want string, batch ...any) decision {
 			list = append(list, w)
 		}
 	}
-	if diff := cmp.Diff(list, outline(d), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(list, append(outline(d), owing(owedByRun(r.s, r.at))...), cmpopts.EquateEmpty()); diff != "" {
 		r.t.Errorf("%T decides (-want +got):\n%s", batch[0], diff)
 	}
 	return d
@@ -82,9 +82,9 @@ func TestRun_WithoutASlotItsStepsWait(t *testing.T) {
 			t.Parallel()
 			r := chain(t)
 			r.takes(asks, r.submit())
-			want := bornIdle + "; run running; event run_started; event job_started; event step_started; event step_queued; bear step; answer submitted"
+			want := bornIdle + "; run running; event run_started; event job_started; event step_started; event step_queued; answer submitted; owes scheduler offerSteps"
 			if _, ok := no.(schedulerStarted); ok {
-				want = strings.Replace(want, "bear step", "tell children schedulerStarted; bear step", 1)
+				want = strings.Replace(want, "answer submitted", "tell children schedulerStarted; answer submitted", 1)
 			}
 			r.takes(want, no)
 		})
@@ -95,8 +95,8 @@ func TestRun_ALateAnswerGivesItsSlotsBack(t *testing.T) {
 	t.Parallel()
 	r := chain(t)
 	r.takes(asks, r.submit())
-	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; bear step; answer submitted", reserveElapsed{900})
-	d := r.takes("tell scheduler releaseSlot", granted(0))
+	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; answer submitted; owes scheduler offerSteps", reserveElapsed{900})
+	d := r.takes("tell scheduler releaseSlot; owes scheduler offerSteps", granted(0))
 	if got := d.effects[0].(tell).msg.(releaseSlot); got.ticket != 7 || got.dispatchID != "r.0.1" {
 		t.Errorf("it gives back %+v, and would free what is not its own", got)
 	}
@@ -108,7 +108,7 @@ func TestRun_AChoiceThatNoLongerHoldsIsDoneWithout(t *testing.T) {
 	r.takes(asks, r.submit())
 	_, d := stepRun(r.s, []any{granted(0)}, r.at)
 	got := r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; "+
-		"tell scheduler releaseSlot; bear step; answer submitted", commitRefused{cmd: []any{granted(0)}, effects: d.effects})
+		"tell scheduler releaseSlot; answer submitted; owes scheduler offerSteps", commitRefused{cmd: []any{granted(0)}, effects: d.effects})
 	for _, e := range got.effects {
 		if told, ok := e.(tell); ok {
 			if _, lease := told.msg.(ensureLease); lease {
@@ -125,7 +125,7 @@ func TestRun_WithoutSpaceItIsNotAcceptedAndLeavesNothing(t *testing.T) {
 	_, d := stepRun(r.s, []any{granted(0)}, r.at)
 	r.takes("tell scheduler releaseSlot; answer: no_space; leave",
 		commitRefused{cmd: []any{granted(0)}, noSpace: true, effects: d.effects})
-	if diff := cmp.Diff(&runState{id: "r", questions: 900}, r.s, cmp.AllowUnexported(runState{})); diff != "" {
+	if diff := cmp.Diff(&runState{id: "r", questions: 900}, r.s, cmp.AllowUnexported(runState{}, custody{})); diff != "" {
 		t.Errorf("what is left of it:\n%s", diff)
 	}
 }
@@ -141,7 +141,7 @@ func TestRun_ThatGoesOnWaitsForSpace(t *testing.T) {
 	r.takes("arm space", commitRefused{cmd: []any{no}, noSpace: true, effects: d.effects})
 	r.takes("", struct{}{})
 	r.takes(asks, spaceElapsed{})
-	r.takes(bornIdle+"; event step_started; event step_queued; bear step", reserveElapsed{902})
+	r.takes(bornIdle+"; event step_started; event step_queued; owes scheduler offerSteps", reserveElapsed{902})
 }
 
 func TestRun_EndsAsItsStepsEnd(t *testing.T) {
@@ -194,8 +194,9 @@ func TestRun_TheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 	other.submitDigest = "another"
 	r.takes(asks, r.submit())
 	r.takes("", r.submit(), other) // both are answered by the commit
-	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; bear step; "+
-		"answer submitted; answer submitted; answer: run_id_conflict", reserveElapsed{900})
+	r.takes(bornIdle+"; run running; event run_started; event job_started; event step_started; event step_queued; "+
+		"answer submitted; answer submitted; answer: run_id_conflict; owes scheduler offerSteps", reserveElapsed{900})
+	r.takes("arm rest", offersNoted{numbersAt(walkNow()) + 1})
 	r.takes("answer submitted", r.submit())
 	r.takes("answer: run_id_conflict", other)
 }
@@ -208,13 +209,8 @@ func TestRun_ThatDoesNotExistSaysSo(t *testing.T) {
 func TestRun_GathersWhatHasArrivedIntoOneCommit(t *testing.T) {
 	t.Parallel()
 	r := chain(t)
-	plan := &workflow.Plan{Name: "fan", Jobs: []workflow.Job{{Name: "j"}}}
-	for i := range 300 {
-		plan.Jobs[0].Steps = append(plan.Jobs[0].Steps, i)
-		plan.Steps = append(plan.Steps, workflow.Step{Name: fmt.Sprint(i), Model: "m", Method: "n"})
-	}
 	c := r.submit()
-	c.plan = plan
+	c.plan = wide(300)
 	stepRun(r.s, []any{c}, r.at)
 	_, d := stepRun(r.s, []any{reserveElapsed{900}}, r.at)
 	if steps := births(d); steps != birthsPerCommit || !slices.Contains(outline(d), "again") {
@@ -235,6 +231,16 @@ func TestRun_GathersWhatHasArrivedIntoOneCommit(t *testing.T) {
 	}
 }
 
+// wide is a plan of n parallel steps.
+func wide(n int) *workflow.Plan {
+	plan := &workflow.Plan{Name: "fan", Jobs: []workflow.Job{{Name: "j"}}}
+	for i := range n {
+		plan.Jobs[0].Steps = append(plan.Jobs[0].Steps, i)
+		plan.Steps = append(plan.Steps, workflow.Step{Name: fmt.Sprint(i), Model: "m", Method: "n"})
+	}
+	return plan
+}
+
 func births(d decision) int {
 	n := 0
 	for _, w := range d.writes {
@@ -251,10 +257,127 @@ func TestRun_AnswersForStepsThatHaveLeft(t *testing.T) {
 	r.takes(asks, r.submit())
 	stepRun(r.s, []any{granted(0)}, r.at)
 	stepRun(r.s, []any{r.end(0, messages.StepSucceeded)}, r.at)
-	r.takes("tell lease leaseNoted", leaseEnded{lease: "r.0.1/1", worker: "a", outcome: &messages.Outcome{}})
-	r.takes("tell scheduler releaseSlot", assignStep{"r.0.q1", "r.0.2", choice{ticket: 3}})
-	r.takes("tell scheduler withdrawStep", queueDeadline{"r.0.q1"})
-	for _, lease := range []string{"", "r", "r.9.1/1", "r.x.1/1", "other.0.1/1", "r.0"} {
-		stepRun(r.s, []any{leaseEnded{lease: lease, outcome: &messages.Outcome{}}}, r.at)
+	first := r.s.stepAddress(0)
+	r.takes("tell lease leaseNoted", forStep{first, leaseEnded{lease: "r.0.1/1", worker: "a", outcome: &messages.Outcome{}}})
+	r.takes("tell scheduler releaseSlot", forStep{first, assignStep{"r.0.q1", "r.0.2", choice{ticket: 3}}})
+	r.takes("tell scheduler withdrawStep", forStep{first, queueDeadline{"r.0.q1"}})
+	for _, at := range []address{{}, {kindStep, "r"}, {kindStep, "r/j"}, stepAddress("r", "j", "nobody")} {
+		r.takes("tell lease leaseNoted", forStep{at, leaseEnded{lease: "r.0.1/1", outcome: &messages.Outcome{}}})
 	}
+}
+
+// resting is a run whose first step waits in line, without an actor.
+func restingRun(t *testing.T) *runTest {
+	t.Helper()
+	r := chain(t)
+	stepRun(r.s, []any{r.submit()}, r.at)
+	stepRun(r.s, []any{reserveElapsed{900}}, r.at)
+	r.takes("arm rest", offersNoted{numbersAt(walkNow()) + 1})
+	return r
+}
+
+func TestRun_BearsARestingStepForWhateverComesForIt(t *testing.T) {
+	t.Parallel()
+	for name, msg := range map[string]any{
+		"a choice":           assignStep{"r.0.q1", "r.0.1", choice{ticket: 1}},
+		"the auditor's word": settleAgain{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := restingRun(t)
+			d := r.takes("bear step", forStep{r.s.stepAddress(0), msg})
+			if got := d.effects[0].(bear).msg; got != msg {
+				t.Errorf("it is given %v", got)
+			}
+			r.takes("bear step", forStep{r.s.stepAddress(0), msg}) // the one before may have crossed its leaving
+			r.takes("", stepRests{0, 1})
+			r.takes("bear step", forStep{r.s.stepAddress(0), msg})
+		})
+	}
+}
+
+func TestRun_RousesItsRestingStepsAFewAtATime(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		cmd  any
+		want func(*runTest) any // what a roused step is given
+	}{
+		"for a new scheduler": {schedulerStarted{2}, func(*runTest) any { return nil }},
+		"for a cancel":        {cancelRun{by: "me"}, func(r *runTest) any { return cancelStep{by: "me", at: r.at.now} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := chain(t)
+			c := r.submit()
+			c.plan = wide(100)
+			stepRun(r.s, []any{c}, r.at)
+			stepRun(r.s, []any{reserveElapsed{900}}, r.at)
+			stepRun(r.s, []any{offersNoted{numbersAt(walkNow()) + 1}}, r.at)
+			_, d := stepRun(r.s, []any{tt.cmd}, r.at)
+			first := bears(d)
+			if len(first) != rouseWidth {
+				t.Fatalf("%d steps are roused at once, want %d", len(first), rouseWidth)
+			}
+			if diff := cmp.Diff(rouseStep{tt.want(r)}, first[0].msg, cmp.AllowUnexported(rouseStep{}, cancelStep{})); diff != "" {
+				t.Errorf("a roused step is given (-want +got):\n%s", diff)
+			}
+			_, d = stepRun(r.s, []any{stepRests{0, 2}, stepUp{1}, r.end(2, messages.StepCancelled)}, r.at)
+			if next := bears(d); len(next) != 3 {
+				t.Errorf("after three are through, %d more are roused", len(next))
+			}
+			_, d = stepRun(r.s, []any{rouseElapsed{}}, r.at)
+			if next := bears(d); len(next) != rouseWidth {
+				t.Errorf("after a while without news, %d more are roused", len(next))
+			}
+		})
+	}
+}
+
+func TestRun_AStepThatRestsInTheLineOfADeadSchedulerIsRoused(t *testing.T) {
+	t.Parallel()
+	r := chain(t)
+	stepRun(r.s, []any{r.submit()}, r.at)
+	stepRun(r.s, []any{granted(0)}, r.at)
+	r.takes("tell children schedulerStarted", schedulerStarted{6})
+	r.takes("bear step; arm rouse", stepRests{0, 5})
+}
+
+func TestRun_RestsOnceAllItsStepsDo(t *testing.T) {
+	t.Parallel()
+	r := restingRun(t)
+	r.takes("arm rest; rest", restElapsed{})
+	r.takes("bear step", forStep{r.s.stepAddress(0), assignStep{"r.0.q1", "r.0.1", choice{ticket: 1}}})
+	r.takes("", restElapsed{})
+	r.takes("arm rest", stepRests{0, 1})
+	// What has arrived beside the timer may be anything, and may want an answer.
+	r.takes("tell router runUp; arm rest", restElapsed{}, wakeRun{})
+}
+
+func TestRun_SaysThatItIsUpWhenItsErrandsAreDone(t *testing.T) {
+	t.Parallel()
+	r := restingRun(t)
+	r.takes("tell router runUp", wakeRun{})
+	r.takes("tell children schedulerStarted; bear step; arm rouse", schedulerStarted{2}, wakeRun{})
+	r.takes("tell router runUp", stepRests{0, 2})
+	chain(t).takes("tell router runUp; leave", wakeRun{}) // there is no such run
+}
+
+// An offer that the scheduler cannot take is poison: each step offers itself then, and the bad one fails.
+func TestRun_OffersThatAreGivenUpAreMadeOneByOne(t *testing.T) {
+	t.Parallel()
+	r := chain(t)
+	stepRun(r.s, []any{r.submit()}, r.at)
+	stepRun(r.s, []any{reserveElapsed{900}}, r.at)
+	r.takes("bear step; arm rouse", offersGivenUp{numbersAt(walkNow()) + 1})
+}
+
+// bears are the steps that a decision gives something to.
+func bears(d decision) []bear {
+	var list []bear
+	for _, e := range d.effects {
+		if b, ok := e.(bear); ok {
+			list = append(list, b)
+		}
+	}
+	return list
 }

@@ -29,6 +29,8 @@ type machine[S any] struct {
 	gathers bool
 	// resume is what is owed.
 	resume func(S, moment) []obligation
+	// answers tells whether a message that starts the actor answers what it owes, which need not be told before it then.
+	answers func(msg any) bool
 	// start is what is to be done once, when the actor starts with a state that it has loaded.
 	start func(S, moment) decision
 	// word is the state in a word, for people.
@@ -52,6 +54,10 @@ type runner[S any] struct {
 	// leaves: it has nothing more to do, and waits for its children to leave.
 	leaves bool
 	left   bool // off the route: what still comes is for the next one of its name
+	// going are the children that are being stopped: their names are used again only once they have terminated. held is what
+	// came for their next ones meanwhile.
+	going map[address]bool
+	held  map[address][]any
 }
 
 // ownCommand is what an actor has sent to itself. It dies with the actor, where what others have sent does not.
@@ -80,10 +86,7 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 		r.owed.stop()
 	case *actor.Stopped:
 	case *actor.Terminated:
-		r.sys.forget(msg.Who.GetId())
-		if r.leaves {
-			r.leave(ctx)
-		}
+		r.terminated(ctx, msg.Who)
 	case flushBatch:
 		r.flush(ctx)
 	case timerElapsed:
@@ -98,7 +101,12 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 		r.owed.repeat(r.sys, time.Now())
 	case childLeft:
 		// A child of a run has ended: it is stopped once it has nothing queued.
-		r.sys.stopChild(ctx, msg.child)
+		if r.sys.stopChild(ctx, msg.child) {
+			if r.going == nil {
+				r.going = make(map[address]bool)
+			}
+			r.going[msg.child] = true
+		}
 	default:
 		r.info.received(msg)
 		if !r.sys.lose(r.self, msg) {
@@ -166,7 +174,24 @@ func (r *runner[S]) ensureLoaded(ctx actor.Context, msg any) {
 	if r.machine.start != nil {
 		r.carry(ctx, nil, state, r.machine.start(state, at), at)
 	}
-	r.settle(at)
+	if msg == nil || r.machine.answers == nil || !r.machine.answers(msg) {
+		r.settle(at)
+	}
+}
+
+// terminated forgets a child that has gone, and lets its next one have what was held for it.
+func (r *runner[S]) terminated(ctx actor.Context, child *actor.PID) {
+	at := r.sys.addressOf(child.GetId())
+	r.sys.forget(child.GetId())
+	delete(r.going, at)
+	if r.leaves {
+		r.leave(ctx)
+	}
+	held := r.held[at]
+	delete(r.held, at)
+	for _, msg := range held {
+		r.sys.tell(at, msg)
+	}
 }
 
 func (r *runner[S]) take(ctx actor.Context, cmd any) {
@@ -322,9 +347,12 @@ func (r *runner[S]) act(ctx actor.Context, e effect) {
 	case again:
 		ctx.Send(ctx.Self(), ownCommand(e))
 	case bear:
-		r.sys.bear(ctx, e)
-	case endChild:
-		r.sys.stopChild(ctx, e.child)
+		if r.going[e.child] || !r.sys.bear(ctx, e) {
+			if r.held == nil {
+				r.held = make(map[address][]any)
+			}
+			r.held[e.child] = append(r.held[e.child], e.msg)
+		}
 	case tellChildren:
 		for _, child := range ctx.Children() {
 			r.sys.tellPID(child, e.msg)
@@ -335,6 +363,10 @@ func (r *runner[S]) act(ctx actor.Context, e effect) {
 		}
 	case leave:
 		r.leave(ctx)
+	case rest:
+		if len(ctx.Children()) == 0 && len(r.batch) == 0 {
+			r.leave(ctx)
+		}
 	}
 }
 

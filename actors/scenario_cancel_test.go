@@ -200,7 +200,7 @@ func TestCancel_AndDispatchThatRaceHaveOneWinner(t *testing.T) {
 						cancelled := make(chan struct{})
 						go func() {
 							defer close(cancelled)
-							time.Sleep(time.Duration(seed%24) * time.Millisecond)
+							time.Sleep(time.Duration(seed%48) * time.Millisecond)
 							if what == "run" {
 								run.Cancel()
 							} else {

@@ -289,5 +289,5 @@ func TestPanics_ANewSchedulerDoesNotGiveASlotTwice(t *testing.T) {
 		w.NextDispatch().Succeed()
 		first.WaitStatus(messages.RunSucceeded)
 		second.WaitStatus(messages.RunSucceeded)
-	}, testkit.WithHook(late), testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "scheduler", Command: "offerStep"}))
+	}, testkit.WithHook(late), testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "scheduler", Command: "offerSteps"}))
 }

@@ -144,7 +144,7 @@ func TestPoison_ASchedulerThatGivesUpEndsTheProcess(t *testing.T) {
 
 func TestPanics_ASchedulerThatPanicsWithStepsInLineKeepsThemAll(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"workerKnown", "releaseSlot", "offerStep", "deadlineElapsed", "workerStirred"} {
+	for _, command := range []string{"workerKnown", "releaseSlot", "offerStep", "offerSteps", "deadlineElapsed", "workerStirred"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			testkit.Bubble(t, func(t *testing.T) {

@@ -105,7 +105,14 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 	var d decision
 	switch c := cmd.(type) {
 	case offerStep:
-		s.offer(c, &d, at)
+		if assigned := s.offer(c, &d, at); !assigned {
+			d.then(tell{c.step, offerNoted{c.queueID, s.epoch}})
+		}
+	case offerSteps:
+		d.then(tell{c.run, offersNoted{c.number}})
+		for _, o := range c.items {
+			s.offer(o, &d, at)
+		}
 	case withdrawStep:
 		s.withdraw(c, &d, at)
 	case releaseSlot:
@@ -129,8 +136,11 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 	case askWhy:
 		d.then(respond{to: c.answer, result: s.why(c.placements)})
 	case poisoned:
-		if o, ok := c.cmd.(offerStep); ok { // the step fails visibly instead of waiting for nobody
+		switch o := c.cmd.(type) {
+		case offerStep: // the step fails visibly instead of waiting for nobody
 			d.then(tell{o.step, poisoned{o}})
+		case offerSteps:
+			d.then(tell{o.run, offersGivenUp{o.number}})
 		}
 	case workerGone:
 		if w := s.workers[c.worker]; w != nil && w.status == messages.WorkerDisconnected {
@@ -162,15 +172,14 @@ func (s *schedulerState) hold(c holdSlot, d *decision) {
 	}
 }
 
-// offer stands a step in line, or hands it out at once. A repeat of an offer that is assigned gets the same choice again:
-// the first may have been lost.
-func (s *schedulerState) offer(c offerStep, d *decision, at moment) {
-	d.then(tell{c.step, offerNoted{c.queueID, s.epoch}})
+// offer stands a step in line, or hands it out at once: the choice is the answer then. A repeat of an offer that is
+// assigned gets the same choice again, as the first may have been lost.
+func (s *schedulerState) offer(c offerStep, d *decision, at moment) (assigned bool) {
 	if o := s.offers[c.queueID]; o != nil {
 		if o.assigned {
 			d.then(tell{c.step, assignStep{o.queueID, o.dispatchID, s.taken[o.dispatchID].choice}})
 		}
-		return
+		return o.assigned
 	}
 	if s.taken[c.dispatchID] != nil { // reserved for its run, which has not waited for the answer
 		s.release(releaseSlot{dispatchID: c.dispatchID}, d, at)
@@ -187,13 +196,14 @@ func (s *schedulerState) offer(c offerStep, d *decision, at moment) {
 	if c.parked && len(s.paused) > 0 { // else the pool has changed since, or this scheduler has seen no refusal
 		o.class.parked = append(o.class.parked, o)
 		s.parked++
-		return
+		return false
 	}
 	if w := s.choose(o.class); w != nil {
 		s.assign(o, w, d)
-		return
+		return true
 	}
 	o.class.line.push(o)
+	return false
 }
 
 func (s *schedulerState) class(p messages.Placement) *demandClass {

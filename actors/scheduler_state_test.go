@@ -1,6 +1,7 @@
 package actors
 
 import (
+	cmplib "cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type pool struct {
 	known    []offerStep
 	slots    []twinTold // that were given, used or not
 	asked    *reserveSlots
+	before   map[string]bool // offers before the command: whether they were assigned
 }
 
 func workerNames() []string { return []string{"a", "b", "c"} }
@@ -52,7 +54,7 @@ func (p *pool) movesOn(dispatchID string) {
 // draw makes the next command.
 func (p *pool) draw() any {
 	t := p.t
-	switch rapid.IntRange(0, 13).Draw(t, "command") {
+	switch rapid.IntRange(0, 14).Draw(t, "command") {
 	case 0, 1, 2:
 		p.steps++
 		o := p.offerOf(p.steps)
@@ -126,6 +128,22 @@ func (p *pool) draw() any {
 		}
 		k.left = k.status == messages.WorkerDisconnected && rapid.Bool().Draw(t, "left")
 		return k
+	case 13: // of a run's steps, some of them perhaps again
+		c := offerSteps{run: runAddress("r"), number: 1}
+		for range rapid.IntRange(1, 4).Draw(t, "items") {
+			o, again := pick(t, "offer", p.known)
+			if !again || rapid.Bool().Draw(t, "another") {
+				p.steps++
+				o = p.offerOf(p.steps)
+				o.parked = false
+				p.known = append(p.known, o)
+			}
+			c.items = append(c.items, o)
+		}
+		slices.SortFunc(c.items, func(a, b offerStep) int {
+			return cmplib.Or(cmplib.Compare(a.place, b.place), cmplib.Compare(a.ordinal, b.ordinal))
+		})
+		return c
 	case 12:
 		if rapid.Bool().Draw(t, "gone") {
 			return workerGone{rapid.SampledFrom(workerNames()).Draw(t, "worker")}
@@ -152,6 +170,10 @@ func schedulerStory(t *rapid.T) {
 		p.at.sequence++
 		if rapid.Bool().Draw(t, "time goes by") {
 			p.at.now = p.at.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
+		}
+		p.before = make(map[string]bool)
+		for id, o := range p.s.offers {
+			p.before[id] = o.assigned
 		}
 		_, d := stepScheduler(p.s, cmd, p.at)
 		p.twin.told = nil
@@ -272,7 +294,7 @@ func (p *pool) invariants(cmd any, d decision) {
 			continue
 		}
 		a, ok := e.msg.(assignStep)
-		if _, again := cmd.(offerStep); !ok || again && a.queueID == cmd.(offerStep).queueID && len(d.effects) == 2 {
+		if !ok || p.before[a.queueID] { // what is said again was decided before
 			continue
 		}
 		if w := s.workers[a.choice.worker]; w.taken > w.capacity {

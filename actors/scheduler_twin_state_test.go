@@ -178,6 +178,10 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 	switch c := cmd.(type) {
 	case offerStep:
 		w.takeOffer(c, now)
+	case offerSteps:
+		for _, o := range c.items {
+			w.takeOffer(o, now)
+		}
 	case withdrawStep:
 		w.drop(func(o *twinOffer) bool { return o.queueID == c.queueID && !o.assigned })
 		if c.dispatchID != "" {

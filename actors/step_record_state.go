@@ -34,7 +34,7 @@ type foundStep struct {
 	record  *messages.StepRecord
 	version uint64
 	pending uint64 // version of the pending dispatch that it waits in
-	orphan  bool   // that one is from before a restart
+	orphan  bool   // that one, or what the run reads of it, is from before a restart
 	plan    *workflow.Plan
 	limit   time.Duration // the orchestrator's queue timeout; 0: none
 	grace   time.Duration

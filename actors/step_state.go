@@ -55,6 +55,7 @@ type stepState struct {
 
 	// Not durable: what the others are known to know.
 	schedulerEpoch uint64 // the scheduler that has noted the offer
+	offers         uint32 // how often it has offered itself anew in this episode
 	leaseUp        bool   // the lease's actor has said so
 	runKnows       bool   // the run has noted the end
 	parked         bool   // to be offered only once the pool has changed
@@ -266,8 +267,20 @@ func stepStep(s stepState, cmd any, at moment) (stepState, decision) {
 	case leaseUp:
 		s.leaseUp = s.leaseUp || c.lease == s.leaseID()
 	case offerNoted:
-		if c.queueID == s.queueID {
+		if c.queueID == s.queueID && s.status == messages.StepQueued && !s.orphan {
 			s.schedulerEpoch = c.epoch
+			return s, decision{effects: []effect{tell{runAddress(s.run), stepRests{s.ordinal, c.epoch}}, leave{}}}
+		}
+	case rouseStep:
+		d := decision{}
+		if c.cmd != nil {
+			s, d = stepStep(s, c.cmd, at)
+		}
+		d.then(again{roused{}})
+		return s, d
+	case roused:
+		if s.status == messages.StepRunning {
+			return s, decision{effects: []effect{tell{runAddress(s.run), stepUp{s.ordinal}}}}
 		}
 	case schedulerStarted:
 		s.schedulerEpoch = 0
@@ -302,7 +315,11 @@ func resumeStep(s stepState, _ moment) []obligation {
 	case s.orphan:
 		return nil // until it has rejoined
 	case s.status == messages.StepQueued && s.schedulerEpoch == 0:
-		return []obligation{{id: "offer " + s.queueID, to: schedulerAddress(), msg: s.offer()}}
+		id := "offer " + s.queueID
+		if s.offers > 0 {
+			id += " " + strconv.FormatUint(uint64(s.offers), 10)
+		}
+		return []obligation{{id: id, to: schedulerAddress(), msg: s.offer()}}
 	case s.awaiting:
 		wait := awaitWorker{step: s.address(), lease: s.leaseID(), over: s.awaitOver}
 		switch {
@@ -392,7 +409,7 @@ func (s stepState) wait(d decision, why string, at moment) (stepState, decision)
 	s.pending = 0
 	s.queuedAt = at.now
 	s.status = messages.StepQueued
-	s.schedulerEpoch = 0
+	s.schedulerEpoch, s.offers = 0, 0
 	s.dispatchID, s.generation, s.worker = "", 0, ""
 	s.startedAt = time.Time{}
 	d.writes = append(d.writes, s.pendingWrite(messages.PendingWaiting, at, ""))
@@ -625,6 +642,7 @@ func (s stepState) lost(d decision, c leaseEnded, at moment) (stepState, decisio
 func (s stepState) refused(c commitRefused) (stepState, decision) {
 	if a, ok := c.cmd.(assignStep); ok {
 		s.schedulerEpoch = 0
+		s.offers++
 		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: a.dispatchID, ticket: a.choice.ticket}}}}
 	}
 	return s, decision{} // whoever asked asks again

@@ -177,6 +177,8 @@ func stepUnder() *under[stepState] {
 			message[releaseSlot]():  "the step offers itself again, which voids the choice, or says at its end that it will never take it",
 			message[withdrawStep](): "the scheduler tells the deadline again until the step has withdrawn",
 			message[awaitWorker]():  "the lease tells its end again, and the step asks again",
+			message[stepRests]():    "it stays, offers itself again, and rests then",
+			message[stepUp]():       "the run goes on without it after a while",
 		},
 	}
 }

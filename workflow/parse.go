@@ -30,6 +30,7 @@ func Parse(file string, src []byte) (*Plan, error) {
 		return nil, Diagnoses(found.diagnoses(file, text))
 	}
 	d.plan.Warnings = d.warned.diagnoses(file, text)
+	d.plan.index()
 	return d.plan, nil
 }
 

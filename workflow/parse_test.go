@@ -53,8 +53,21 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	want.index()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Plan{}, stepName{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i, step := range want.Steps {
+		job := want.Jobs[step.Job].Name
+		if o, ok := got.Ordinal(job, step.Name); o != i || !ok {
+			t.Errorf("step %s of job %s has the ordinal %d (%t), want %d", step.Name, job, o, ok, i)
+		}
+		if o, ok := (&Plan{Jobs: want.Jobs, Steps: want.Steps}).Ordinal(job, step.Name); o != i || !ok {
+			t.Errorf("without an index step %s of job %s has the ordinal %d (%t), want %d", step.Name, job, o, ok, i)
+		}
+	}
+	if _, ok := got.Ordinal("gather", "one"); ok {
+		t.Error("job gather has a step of job work")
 	}
 }
 
@@ -67,7 +80,7 @@ func TestParse_RunAndItsTaskAreTheSameCall(t *testing.T) {
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
-	if diff := cmp.Diff(a, b); diff != "" {
+	if diff := cmp.Diff(a, b, cmp.AllowUnexported(Plan{}, stepName{})); diff != "" {
 		t.Errorf("(-run +task):\n%s", diff)
 	}
 }

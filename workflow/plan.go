@@ -21,6 +21,33 @@ type Plan struct {
 	Steps []Step
 	// Warnings are about what is legal and probably not meant, in file order.
 	Warnings []Diagnosis
+
+	ordinals map[stepName]int // of all steps; nil in a plan that was not parsed
+}
+
+// stepName is what tells the steps of a plan apart.
+type stepName struct{ job, step string }
+
+// Ordinal finds a step by the names of its job and its own.
+func (p *Plan) Ordinal(job, step string) (ordinal int, ok bool) {
+	if p.ordinals != nil {
+		ordinal, ok = p.ordinals[stepName{job, step}]
+		return ordinal, ok
+	}
+	for i := range p.Steps {
+		if p.Steps[i].Name == step && p.Jobs[p.Steps[i].Job].Name == job {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// index makes Ordinal fast: a plan is asked for each of its steps, of which it may have many.
+func (p *Plan) index() {
+	p.ordinals = make(map[stepName]int, len(p.Steps))
+	for i := range p.Steps {
+		p.ordinals[stepName{p.Jobs[p.Steps[i].Job].Name, p.Steps[i].Name}] = i
+	}
 }
 
 // Job is a group of steps that starts when the jobs that it needs have succeeded.
