@@ -111,6 +111,9 @@ type cancelLease struct {
 // leaseSocketLost says that the worker's socket is gone.
 type leaseSocketLost struct{}
 
+// leaseTurnedAway says that the dispatch was not sent: its worker drains.
+type leaseTurnedAway struct{}
+
 // leaseNamed says that the worker's instance is back, at that version and on that session, and has named the dispatch as
 // its own.
 type leaseNamed struct{ version, session uint64 }
@@ -235,6 +238,11 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		}
 		l.lostAt = at.now
 		return l, decision{effects: []effect{arm{timerGrace, l.grace, graceElapsed{}}}}
+	case leaseTurnedAway:
+		if l.state.Ended() || l.accepted {
+			return l, decision{}
+		}
+		return l.refused(&messages.Error{Code: string(messages.CodeWorkerDraining), Text: "the worker is draining"}, at)
 	case leaseNamed:
 		return l.named(c, at)
 	case claimLease:

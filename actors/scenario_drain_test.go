@@ -2,12 +2,14 @@ package actors_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/testkit"
 )
@@ -373,6 +375,54 @@ func TestDrain_ADispatchThatCrossesItComesBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A choice that is committed just before the worker says that it drains is not sent any more: nobody might read it.
+func TestDrain_AChoiceThatCrossesItIsNoLoss(t *testing.T) {
+	t.Parallel()
+	for _, left := range []bool{false, true} {
+		t.Run(fmt.Sprintf("left:%v", left), func(t *testing.T) {
+			t.Parallel()
+			committed, goOn := make(chan struct{}), make(chan struct{})
+			hook := testkit.WithHook(func(p actors.Point) {
+				if p.Stage == "committed" && p.Kind == "step" && p.Command == "assignStep" {
+					select {
+					case <-committed:
+					default:
+						close(committed)
+						<-goOn
+					}
+				}
+			})
+			testkit.Bubble(t, func(t *testing.T) {
+				committed, goOn = make(chan struct{}), make(chan struct{})
+				f := testkit.Start(t, testkit.WithEveryCommit(), testkit.WithQueueTimeout(time.Hour), hook)
+				run := f.Submit(single)
+				run.WaitEvent(messages.EventStepQueued)
+				w := f.Worker("gpu-1", gpu())
+				<-committed
+				w.SayDraining("signal")
+				if left {
+					w.Drop()
+					f.Settle()
+				}
+				close(goOn)
+				e := run.WaitEvent(messages.EventStepQueued, "why=waiting for a worker matching labels gpu=true: worker gpu-1 refused it: the worker is draining")
+				if e == nil {
+					t.Error("it does not wait again")
+				}
+				w.NoDispatch()
+				f.Worker("gpu-2", gpu(), testkit.AutoRun())
+				run.WaitStatus(messages.RunSucceeded)
+				if got := run.Step("only"); got.GetLosses() != 0 {
+					t.Errorf("it counts as a loss: %v", got)
+				}
+				if got := f.WorkerNamed("gpu-1").GetRecent(); len(got) != 0 {
+					t.Errorf("the worker ran %v", got)
+				}
+			})
+		})
+	}
 }
 
 func TestDrain_WhatItsBoundEndedIsRecordedAsThat(t *testing.T) {

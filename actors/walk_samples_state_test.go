@@ -218,6 +218,7 @@ func leaseCommands() map[string]func() any {
 		"cancel":             func() any { return cancelLease{by: "me"} },
 		"kill":               func() any { return cancelLease{by: "me", force: true} },
 		"socket lost":        func() any { return leaseSocketLost{} },
+		"turned away":        func() any { return leaseTurnedAway{} },
 		"named":              func() any { return leaseNamed{7, 3} },
 		"lost":               func() any { return leaseLost{reason: "gone"} },
 		"came without it":    func() any { return leaseLost{reason: "gone", untaken: true} },
@@ -279,6 +280,13 @@ func workerStates() map[string]func() workerState {
 		w := sampleResuming(false)
 		w.saysDraining = false
 		return w
+	}
+	for _, connected := range []bool{false, true} {
+		states[fmt.Sprintf("it drains as this actor has seen, connected:%v", connected)] = func() workerState {
+			w := sampleWorker(connected, messages.IntentDraining, messages.HealthOK, 2)
+			w.admitted, w.saysDraining = true, true
+			return w
+		}
 	}
 	states["its drain was taken back while it was away"] = func() workerState {
 		w := sampleWorker(false, messages.IntentNone, messages.HealthOK, 2)

@@ -218,6 +218,7 @@ func workerUnder() *under[workerState] {
 		soft:  []protoreflect.Name{"last_seen_at"},
 		excused: map[reflect.Type]string{
 			message[leaseLost]():       "the lease is told again whenever it speaks, or its grace passes",
+			message[leaseTurnedAway](): "the lease asks again until its dispatch is accepted, and the new actor sends it",
 			message[leaseNamed]():      "the lease is told when it introduces itself to the new actor",
 			message[leaseSocketLost](): "a lease that introduces itself to a worker that is gone is told",
 			message[workerStirred]():   "news that the next report brings again",

@@ -65,6 +65,8 @@ type workerState struct {
 	cannotStart int
 	probations  int
 	timing      timing
+	// admitted: this actor has seen the whole session, and knows what was sent over it.
+	admitted bool
 	// sessionLives: the socket that the record names is there; false after a restart of the process.
 	sessionLives bool
 	dismissing   bool            // it was told to go, and has not answered
@@ -322,7 +324,7 @@ func (w workerState) admit(c enrollWorker, at moment) (workerState, decision) {
 		d.requires = append(d.requires, require{kindToken, c.token, c.tokenVersion})
 	}
 	d.then(transmit{c.session, w.welcome(c, verdicts)})
-	w.sessionLives, w.dismissing = true, false
+	w.sessionLives, w.dismissing, w.admitted = true, false, true
 	return w, d
 }
 
@@ -464,6 +466,18 @@ func (w workerState) cameWithout(lease string, version uint64) bool {
 	return !known && version < w.enrolledVersion && !slices.Contains(w.named, lease) && !slices.Contains(w.claims, lease)
 }
 
+// unsent tells whether a lease that is not known yet is a choice of this session: the worker has not named it, and it is
+// no adoption of what runs there already.
+func (w workerState) unsent(c leaseHere) bool {
+	return c.dispatch != nil && c.dispatch.GetGeneration() <= 1 && !slices.Contains(w.named, c.lease)
+}
+
+// leaves tells whether the worker has said that it drains, or has gone then, so that a dispatch which it was not sent need
+// not be sent. An actor that has not seen the whole session does not know what was sent.
+func (w workerState) leaves() bool {
+	return w.admitted && w.intent == messages.IntentDraining && (w.saysDraining || !w.connected)
+}
+
 // leaseHere registers a lease, and sends its dispatch. A repeat has the same number, so that the worker knows it.
 func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 	seq, known := w.leases[c.lease]
@@ -471,6 +485,8 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 	switch {
 	case w.cameWithout(c.lease, c.version): // what is lost is never sent again: its step may be running elsewhere by then
 		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseLost{reason: withoutIt}}}}
+	case !known && w.unsent(c) && w.leaves(): // it may be gone before it reads another frame
+		return w, decision{effects: []effect{tell{leaseAddress(c.lease), leaseTurnedAway{}}}}
 	case !known && c.version < w.enrolledVersion: // it has not heard either
 		d.then(tell{leaseAddress(c.lease), leaseNamed{w.enrolledVersion, w.session}})
 	}

@@ -86,6 +86,8 @@ func TestWorker_CellsOfWishes(t *testing.T) {
 	taken.ordered = true
 	waited := sampleOrdered(true, true, false)
 	waited.waiters = []*answer{newAnswer()}
+	leaving, left, unheard := own, gone, sampleOrdered(true, false, false)
+	leaving.admitted, leaving.saysDraining, left.admitted, unheard.admitted = true, true, true, true
 	kept := sampleResuming(false)
 	kept.saysDraining = false
 	checkCells(t, workerUnder(), []cell[workerState]{
@@ -116,6 +118,11 @@ func TestWorker_CellsOfWishes(t *testing.T) {
 		{"a pause waits behind a drain", paused, c["drains"](), "worker draining; send response; owes scheduler workerKnown"},
 		{"and holds for the next instance", sampleOrdered(false, false, true), sampleEnroll("other", 11), "worker paused; if token is at 2; arm pause; tell lease leaseLost; tell lease leaseLost; send response; owes lease claimLease; owes lease claimLease; owes scheduler workerKnown"},
 		{"a resume ends it too", sampleOrdered(true, true, true), c["resume it"](), "worker draining; send worker.order; arm order; owes scheduler workerKnown"},
+		{"a dispatch that was not sent to one that leaves is turned away", leaving, c["lease here"](), "tell lease leaseTurnedAway"},
+		{"also when it has left", left, c["lease here"](), "tell lease leaseTurnedAway"},
+		{"one that was sent is sent again", leaving, leaseHere{"r.0.1/1", 5, &messages.DispatchParams{DispatchId: "r.0.1"}}, "send worker.dispatch"},
+		{"one that may have been sent is sent again", own, c["lease here"](), "send worker.dispatch"},
+		{"one that has not heard of its drain gets what it may refuse", unheard, c["lease here"](), "send worker.dispatch"},
 		{"nobody is there", workerFrom("a", nil, 0, timing{}), c["drain it"](), "answer: not_found"},
 	})
 }

@@ -16,6 +16,7 @@
 // got away from its parents, and why nothing outlives a test.
 //
 // Variables: E2E_RACE builds the programs with the race detector; E2E_STEPS (1000) is the number of short steps,
-// E2E_LINES (100000) the lines of the long output, CRASH_TIME (10s) how long TestCrash goes on, and CRASH_SEED what it
-// chooses by.
+// E2E_LINES (100000) the lines of the long output, E2E_EPHEMERAL (60) the steps that each get a worker of their own,
+// E2E_SIGNALS (80) those whose workers are stopped at random, by E2E_SEED, CRASH_TIME (10s) how long TestCrash goes on,
+// and CRASH_SEED what it chooses by.
 package e2e

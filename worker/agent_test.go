@@ -36,6 +36,24 @@ func TestAgent_DrainsAnIdleWorker(t *testing.T) {
 	})
 }
 
+// A dispatch that was on its way is refused before the announcement is answered. Who left without saying so would make it
+// one that is lost.
+func TestAgent_ARefusalIsWrittenBeforeItLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, untilStopped).run()
+		c := o.enrolled()
+		o.agent.Drain(StopSignal)
+		f := c.expect("status draining signal")
+		c.dispatch("d1", 1)
+		c.send(responseTo(f.GetId(), messages.VerbWorkerStatus, &messages.StatusResult{}))
+		synctest.Wait() // nobody reads what it says meanwhile
+		c.expect("d1/1 error worker_draining")
+		if err := o.ended(StopSignal); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAgent_DrainOfAnIdleWorkerWaitsTwoSecondsAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		o := startAgent(t, succeed).run()

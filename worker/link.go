@@ -71,6 +71,7 @@ type session struct {
 	status    string // the id of the last announcement, or empty
 	told      bool   // it was answered
 	announced bool   // it says that the worker drains
+	writing   bool   // frames were taken that may not be written yet
 	promises  promises
 }
 
@@ -257,12 +258,16 @@ func (s *session) leaves() (_ ending, now bool) {
 	switch {
 	case a.life.gone && a.life.running > 0:
 		return ending{stop: a.life.stopReason(), err: errStepsLeft}, true
-	case a.life.gone, a.life.stage != working && a.life.idle() && s.told:
+	case a.life.gone, a.life.stage != working && a.life.idle() && s.told && s.quiet():
 		return ending{stop: a.life.stopReason()}, true
 	default:
 		return ending{}, false
 	}
 }
+
+// quiet tells whether everything that was said is written. A dispatch that came before the announcement was answered is
+// refused before it, and who leaves without saying so makes it a lost one. The caller holds Agent.mu.
+func (s *session) quiet() bool { return !s.writing && s.a.out.control.len() == 0 }
 
 // leave closes the connection the polite way, if the peer still answers.
 func (s *session) leave() {

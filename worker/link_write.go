@@ -14,7 +14,7 @@ const batchBytes = 64 << 10
 func (s *session) write() {
 	var batch []*messages.Frame
 	for {
-		batch = s.a.take(batch[:0])
+		batch = s.take(batch[:0])
 		if len(batch) == 0 {
 			select {
 			case <-s.a.toSend:
@@ -48,11 +48,15 @@ func (s *session) writeBatch(batch []*messages.Frame) error {
 	return nil
 }
 
-// take returns the next frames to send, appended to batch.
-func (a *Agent) take(batch []*messages.Frame) []*messages.Frame {
+// take returns the next frames to send, appended to batch. What it returned before has been written.
+func (s *session) take(batch []*messages.Frame) []*messages.Frame {
+	a := s.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	batch, waits := a.out.take(batch, batchBytes, time.Now())
+	if s.writing = len(batch) > 0; !s.writing {
+		a.pokeServe() // a worker that leaves waits for that
+	}
 	a.repeatLater(waits)
 	return batch
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -93,6 +94,9 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		if err := a.host.hideCredentials(cmd.Flags(), token); err != nil {
 			return err
 		}
+		// From here on a signal is the first of two. One that comes before ends a program that has taken nothing yet.
+		signals, stop := a.host.Notify(stopSignals()...)
+		defer stop()
 		events := &eventPrinter{w: a.host.Stdout, json: a.json()}
 		agent, err := worker.New(worker.Config{
 			URL:           url,
@@ -113,7 +117,7 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.work(cmd.Context(), agent)
+		return a.work(cmd.Context(), agent, signals)
 	})
 }
 
@@ -163,10 +167,8 @@ func (f *connectFlags) enrollment(from settings) (messages.Secret, error) {
 }
 
 // work runs the agent until it stops, and turns why into an exit code.
-func (a *app) work(ctx context.Context, agent *worker.Agent) error {
+func (a *app) work(ctx context.Context, agent *worker.Agent, signals <-chan os.Signal) error {
 	defer keepOnBrokenPipe()()
-	signals, stop := a.host.Notify(stopSignals()...)
-	defer stop()
 	type end struct {
 		reason worker.StopReason
 		err    error
