@@ -257,7 +257,7 @@ func loadStep(sys *System, self address, at moment) (stepState, error) {
 	if version == 0 {
 		return stepState{}, fmt.Errorf("step %s of run %s: %w", step, run, persistence.ErrNotFound)
 	}
-	found := foundStep{record: r, version: version, plan: plan, limit: sys.cfg.QueueTimeout, grace: sys.timing.grace}
+	found := foundStep{record: r, version: version, plan: plan, limit: sys.cfg.QueueTimeout, grace: sys.adoptionGrace}
 	if r.GetStatus() == string(messages.StepQueued) {
 		p := &messages.PendingRecord{}
 		if found.pending, err = sys.read(persistence.KindPending, r.GetQueueId(), p); err != nil {

@@ -68,6 +68,8 @@ func (sys *System) reconcile() error {
 	if err != nil {
 		return err
 	}
+	// What a worker was promised holds, also if the grace window is shorter now.
+	sys.adoptionGrace = max(sys.adoptionGrace, sys.timing.grace, messages.Duration(swept.GetGraceMs()))
 	again := swept.GetEpoch() == at.epoch
 	live := int64(0)
 	err = sys.journal.Scan(persistence.KindRun, false, "", "", func(rec persistence.Record) bool {
@@ -84,7 +86,7 @@ func (sys *System) reconcile() error {
 	sys.counters.runsLive.Store(live)
 	if !again {
 		writes = append(writes, write{
-			kind: kindScheduler, id: sweepID, replaces: sweptVersion, state: "current", body: &messages.SchedulerRecord{Epoch: at.epoch},
+			kind: kindScheduler, id: sweepID, replaces: sweptVersion, state: "current", body: &messages.SchedulerRecord{Epoch: at.epoch, GraceMs: messages.Milliseconds(sys.timing.grace)},
 		})
 	}
 	for len(writes) > 0 {

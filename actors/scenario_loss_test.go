@@ -191,6 +191,7 @@ func TestLoss_AWorkerThatComesBackTooLateHasToForgetItsStep(t *testing.T) {
 		w := f.Worker("gpu-2", gpu())
 		w.NextDispatch().Accept()
 		late.Reconnect()
+		f.Settle()
 		if !d.Aborted() {
 			t.Error("the late worker was told to go on")
 		}

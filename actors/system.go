@@ -114,6 +114,8 @@ type System struct {
 	ran       ranBook
 	// aliveUntil is when the boot before this one was last known to be alive. It is set before any actor starts.
 	aliveUntil time.Time
+	// adoptionGrace is how long a step that was in flight then waits for its worker. It is set before any actor starts.
+	adoptionGrace time.Duration
 
 	pulse    pulse
 	ready    atomic.Bool

@@ -70,6 +70,11 @@ func (w workerState) open(lease string) bool {
 	return slices.Contains(w.claims, lease) && !w.settled[lease]
 }
 
+// hopes tells whether the dispatch of a lease is claimed, be it under an older generation, which leads on to the lease.
+func (w workerState) hopes(lease string) bool {
+	return slices.ContainsFunc(w.claims, func(c string) bool { return !w.settled[c] && dispatchOf(c) == dispatchOf(lease) })
+}
+
 // bump begins the next version of the record. It names the claims that are open.
 func (w *workerState) bump() {
 	w.version++
@@ -140,7 +145,7 @@ func (w *workerState) freeSettled() {
 func (w *workerState) tellAwaiting(d *decision) {
 	var kept []awaitWorker
 	for _, a := range w.awaiting {
-		if w.open(a.lease) {
+		if w.hopes(a.lease) {
 			kept = append(kept, a)
 			continue
 		}
@@ -151,7 +156,7 @@ func (w *workerState) tellAwaiting(d *decision) {
 
 // await notes a step that hopes for its worker, or tells it that there is no hope.
 func (w workerState) await(c awaitWorker) (workerState, decision) {
-	if !w.open(c.lease) && (c.over || w.connected && w.sessionLives) {
+	if !w.hopes(c.lease) && (c.over || w.connected && w.sessionLives) {
 		return w, decision{effects: []effect{tell{c.step, workerBack{}}}}
 	}
 	if !slices.Contains(w.awaiting, c) {
@@ -166,7 +171,7 @@ func (w workerState) claimSettled(c claimSettled) (workerState, decision) {
 		return w, d
 	}
 	w.settle(c.lease)
-	w.awaiting = slices.DeleteFunc(slices.Clone(w.awaiting), func(a awaitWorker) bool { return a.lease == c.lease })
+	w.awaiting = slices.DeleteFunc(slices.Clone(w.awaiting), func(a awaitWorker) bool { return dispatchOf(a.lease) == dispatchOf(c.lease) })
 	if !c.abort {
 		return w, d
 	}
@@ -197,15 +202,24 @@ func (w workerState) slotFreed(dispatch string) workerState {
 	return w
 }
 
-// dropClaims gives up what the worker has named: it is gone.
+// dropClaims gives up what the worker has named: it is gone. A step that hopes for anything else hopes on, for as long as it
+// has to.
 func (w *workerState) dropClaims(d *decision) {
+	var kept []awaitWorker
+	for _, a := range w.awaiting {
+		if w.hopes(a.lease) {
+			d.then(tell{a.step, workerBack{}})
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	w.awaiting = kept
 	for _, id := range w.claims {
 		if !w.settled[id] {
 			w.settle(id)
 			w.freeClaim(id)
 		}
 	}
-	w.tellAwaiting(d)
 }
 
 // owedClaims are the claims that are not settled, and the slots of those that came to nothing.

@@ -22,11 +22,14 @@ type storm struct {
 	choose *rand.Rand
 
 	workers   []*worker
-	stopped   []bool // workers that SIGSTOP holds
+	stopped   []bool   // workers that SIGSTOP holds
+	networks  []*proxy // of the workers, where they have any
+	mix       []chance
 	runs      []*stormRun
 	pending   []plannedAct
 	counts    map[string]int
 	submitted int
+	long      time.Duration
 }
 
 // stormRun is one run of the storm.
@@ -46,30 +49,63 @@ type plannedAct struct {
 	act func()
 }
 
+// chance is how often, in a hundred choices, something is done.
+type chance struct {
+	percent int
+	act     func(which int, delay time.Duration)
+}
+
 // TestCrash kills what it can for CRASH_TIME, under a stream of runs. Afterwards the books and what the steps wrote
 // down have to agree.
 func TestCrash(t *testing.T) {
-	long, err := time.ParseDuration(envOr("CRASH_TIME", "10s"))
-	if err != nil {
-		t.Fatalf("CRASH_TIME: %v", err)
+	s := newStorm(t, "CRASH", "2s")
+	s.mix = []chance{
+		{10, func(_ int, d time.Duration) { s.killSwampd(d / 3) }},
+		{3, func(_ int, d time.Duration) { s.stopSwampd(d / 3) }},
+		{12, s.killWorker},
+		{4, s.drainWorker},
+		{4, func(i int, d time.Duration) { s.freezeWorker(i, 2*d) }},
+		{7, func(i int, _ time.Duration) { s.cancel(i) }},
 	}
-	seed, err := strconv.ParseUint(envOr("CRASH_SEED", strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
+	s.fleet(func(string) string { return "" })
+	s.rage(300 * time.Millisecond)
+}
+
+// newStorm makes a storm that takes its time and its seed from the environment.
+func newStorm(t *testing.T, variable, grace string) *storm {
+	t.Helper()
+	long, err := time.ParseDuration(envOr(variable+"_TIME", "10s"))
 	if err != nil {
-		t.Fatalf("CRASH_SEED: %v", err)
+		t.Fatalf("%s_TIME: %v", variable, err)
 	}
-	t.Logf("CRASH_SEED=%d CRASH_TIME=%s", seed, long)
-	f := newFleet(t, "--queue-timeout", "0", "--grace-window", "2s")
-	s := &storm{t: t, f: f, ledger: newLedger(f), choose: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
+	seed, err := strconv.ParseUint(envOr(variable+"_SEED", strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
+	if err != nil {
+		t.Fatalf("%s_SEED: %v", variable, err)
+	}
+	t.Logf("%[1]s_SEED=%[2]d %[1]s_TIME=%[3]s", variable, seed, long)
+	f := newFleet(t, "--queue-timeout", "0", "--grace-window", grace)
+	return &storm{t: t, f: f, ledger: newLedger(f), choose: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}, long: long}
+}
+
+// fleet starts the workers, each by the URL that is given for it; empty is the orchestrator's own.
+func (s *storm) fleet(url func(name string) string) {
 	for i, pool := range []string{"a", "a", "b"} {
-		w := f.worker(fmt.Sprintf("w%d", i), "--label", "pool="+pool, "--concurrency", strconv.Itoa(i+1))
+		name := fmt.Sprintf("w%d", i)
+		w := s.f.launchWorker(name, workerOptions{url: url(name)}, "--label", "pool="+pool, "--concurrency", strconv.Itoa(i+1))
+		w.enrolled()
 		s.workers, s.stopped = append(s.workers, w), append(s.stopped, false)
 	}
-	for end := time.Now().Add(long); time.Now().Before(end); {
+}
+
+// rage makes choices, with pauses of at most that length, until the time is over; then everything comes to its end and is
+// checked.
+func (s *storm) rage(pause time.Duration) {
+	for end := time.Now().Add(s.long); time.Now().Before(end); {
 		s.act()
-		s.pause(time.Duration(s.choose.IntN(300)) * time.Millisecond)
+		s.pause(time.Duration(s.choose.Int64N(int64(pause))))
 	}
 	s.calm()
-	t.Logf("%d runs submitted; %v", s.submitted, s.counts)
+	s.t.Logf("%d runs submitted; %v", s.submitted, s.counts)
 	s.check()
 }
 
@@ -112,24 +148,16 @@ func (s *storm) act() {
 	// Each choice takes the same numbers from the source, whether or not it can be carried out.
 	what, which, delay := s.choose.IntN(100), s.choose.IntN(len(s.workers)), time.Duration(s.choose.IntN(3000))*time.Millisecond
 	plan := s.plan()
-	switch {
-	case what < 60:
-		if s.unfinished() < 25 {
-			s.counts["submit"]++
-			s.submit(plan)
+	for _, c := range s.mix {
+		if what < c.percent {
+			c.act(which, delay)
+			return
 		}
-	case what < 70:
-		s.killSwampd(delay / 3)
-	case what < 73:
-		s.stopSwampd(delay / 3)
-	case what < 85:
-		s.killWorker(which, delay)
-	case what < 89:
-		s.drainWorker(which, delay)
-	case what < 93:
-		s.freezeWorker(which, delay+delay)
-	default:
-		s.cancel(which)
+		what -= c.percent
+	}
+	if s.unfinished() < 25 {
+		s.counts["submit"]++
+		s.submit(plan)
 	}
 }
 
@@ -291,6 +319,10 @@ func (s *storm) note(r *stormRun, shown runShown) {
 
 // calm undoes every fault and lets everything come to its end.
 func (s *storm) calm() {
+	for _, n := range s.networks {
+		n.deny(false)
+	}
+	s.f.d.signal(syscall.SIGCONT)
 	for i, w := range s.workers {
 		w.signal(syscall.SIGCONT)
 		s.stopped[i] = false

@@ -1655,8 +1655,10 @@ func (x *WorkerRecord) GetClaimedLeases() []string {
 }
 
 type SchedulerRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The grace window of the boot that wrote it: workers that it knew may run what they had for that long.
+	GraceMs       float64 `protobuf:"fixed64,2,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1696,13 @@ func (*SchedulerRecord) Descriptor() ([]byte, []int) {
 func (x *SchedulerRecord) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
+	}
+	return 0
+}
+
+func (x *SchedulerRecord) GetGraceMs() float64 {
+	if x != nil {
+		return x.GraceMs
 	}
 	return 0
 }
@@ -1897,9 +1906,10 @@ const file_records_proto_rawDesc = "" +
 	"\fnamed_leases\x18\x1a \x03(\tR\vnamedLeases\x12\x1d\n" +
 	"\n" +
 	"pause_held\x18\x1b \x01(\bR\tpauseHeld\x12%\n" +
-	"\x0eclaimed_leases\x18\x1e \x03(\tR\rclaimedLeases\"'\n" +
+	"\x0eclaimed_leases\x18\x1e \x03(\tR\rclaimedLeases\"B\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
+	"\bgrace_ms\x18\x02 \x01(\x01R\agraceMsB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
 var (
 	file_records_proto_rawDescOnce sync.Once

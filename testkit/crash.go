@@ -39,9 +39,13 @@ func (f *Fleet) Crash() {
 	f.mu.Unlock()
 }
 
-// Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left.
-func (f *Fleet) Restart() {
+// Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left, with other options where some are
+// given.
+func (f *Fleet) Restart(options ...Option) {
 	f.t.Helper()
+	for _, o := range options {
+		o(&f.settings)
+	}
 	if err := f.TryRestart(); err != nil {
 		f.t.Errorf("testkit: restart the orchestrator: %v", err)
 	}

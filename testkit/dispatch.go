@@ -1,6 +1,8 @@
 package testkit
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,13 +14,16 @@ import (
 // Dispatch is one dispatch that a scripted worker was sent. What the worker says of it while its connection is gone is
 // said when it is back.
 type Dispatch struct {
-	// Lease is the id of its frames, dispatch/generation, and Params what the worker was sent.
+	// Lease is dispatch/generation, as it was first sent, and Params what the worker was sent. Adopted after a restart of the
+	// orchestrator it goes on under the next generation.
 	Lease  string
 	Params *messages.DispatchParams
 
 	w *Worker
 
 	// Guarded by the worker's mutex.
+	frame             string // the id of its frames: dispatch/generation, as of now
+	waiting           bool   // the orchestrator has not said yet whether it goes on
 	acceptedAt        time.Time
 	endedAt           time.Time
 	output            []*messages.OutputChunk
@@ -131,16 +136,41 @@ func (d *Dispatch) Refuse(code messages.Code, text string) {
 }
 
 func (d *Dispatch) finish(last *messages.Frame) {
-	last.Id = d.Lease
 	d.w.mu.Lock()
 	d.last = last
 	d.end()
 	d.w.mu.Unlock()
-	d.w.Send(proto.CloneOf(last))
+	d.say(last)
+}
+
+// say sends a frame of the dispatch, unless the worker has to wait with it.
+func (d *Dispatch) say(f *messages.Frame) {
+	d.w.mu.Lock()
+	id, waiting := d.frame, d.waiting
+	d.w.mu.Unlock()
+	if !waiting {
+		f = proto.CloneOf(f)
+		f.Id = id
+		d.w.Send(f)
+	}
 }
 
 func (d *Dispatch) event(e *messages.Event) {
-	d.w.Send(&messages.Frame{Id: d.Lease, Body: &messages.Frame_Event{Event: e}})
+	d.say(&messages.Frame{Body: &messages.Frame_Event{Event: e}})
+}
+
+// goOn has the dispatch go on under a generation; mu is held.
+func (d *Dispatch) goOn(generation uint32) {
+	delete(d.w.known, d.frame)
+	d.frame, d.waiting = fmt.Sprintf("%s/%d", d.ID(), generation), false
+	d.w.known[d.frame] = d
+}
+
+// generation is that of now; mu is held.
+func (d *Dispatch) generation() uint32 {
+	_, g, _ := strings.Cut(d.frame, "/")
+	n, _ := strconv.ParseUint(g, 10, 32)
+	return uint32(n)
 }
 
 func (d *Dispatch) chunk(c *messages.OutputChunk) {
@@ -162,7 +192,7 @@ func (d *Dispatch) sayAgain() {
 		}
 	}
 	if last != nil {
-		d.w.Send(proto.CloneOf(last))
+		d.say(last)
 	}
 }
 
@@ -176,7 +206,7 @@ func (d *Dispatch) Repeat() {
 		d.chunk(c)
 	}
 	if last != nil {
-		d.w.Send(proto.CloneOf(last))
+		d.say(last)
 	}
 }
 

@@ -3,6 +3,8 @@ package testkit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -165,7 +167,8 @@ func (w *Worker) introduction(forget bool) *messages.EnrollParams {
 	if !forget {
 		for _, d := range w.unfinished() {
 			p.InFlight = append(p.InFlight, &messages.InFlight{
-				DispatchId: d.ID(), Generation: d.Params.GetGeneration(), State: "running", OutputOffset: d.offset,
+				DispatchId: d.ID(), Generation: d.generation(), State: "running", OutputOffset: d.offset,
+				Result: d.last.GetResponse().GetWorkerDispatch(),
 			})
 		}
 	}
@@ -174,27 +177,35 @@ func (w *Worker) introduction(forget bool) *messages.EnrollParams {
 
 // resume settles what was in flight when the worker came back; mu is held.
 func (w *Worker) resume(result *messages.EnrollResult, forget bool) {
-	resumed := make(map[string]bool)
+	verdicts := make(map[string]*messages.InFlightVerdict)
 	for _, v := range result.GetInFlight() {
-		if v.GetAction() == "resume" {
-			resumed[v.GetDispatchId()] = true
-		}
+		verdicts[v.GetDispatchId()] = v
 	}
-	for lease, d := range w.known {
-		if forget || !resumed[d.ID()] {
-			d.end()
-			d.aborted = true
-			delete(w.known, lease)
+	for _, d := range slices.Collect(maps.Values(w.known)) {
+		switch v := verdicts[d.ID()]; {
+		case forget || v.GetAction() == "abort":
+			w.abort(d)
+		case v.GetAction() == "resume":
+			d.goOn(v.GetGeneration())
+		default:
+			d.waiting = true
 		}
 	}
 	w.early = make(map[string]bool)
+}
+
+// abort kills a dispatch that is not the worker's any more; mu is held.
+func (w *Worker) abort(d *Dispatch) {
+	d.end()
+	d.aborted = true
+	delete(w.known, d.frame)
 }
 
 // unfinished is what is known and not done, in the order of arrival; mu is held.
 func (w *Worker) unfinished() []*Dispatch {
 	var list []*Dispatch
 	for _, d := range w.dispatches {
-		if w.known[d.Lease] == d {
+		if w.known[d.frame] == d {
 			list = append(list, d)
 		}
 	}
@@ -251,6 +262,16 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 			w.mu.Unlock()
 			l.Send(&messages.Frame{Id: frame.GetId(), Body: &messages.Frame_Response{Response: messages.NewResponse(
 				messages.VerbWorkerGoodbye, &messages.GoodbyeResult{})}})
+		} else if p := body.Request.GetWorkerAbort(); p != nil {
+			w.mu.Lock()
+			for _, d := range w.unfinished() {
+				if d.ID() == p.GetDispatchId() && d.generation() <= p.GetGeneration() {
+					w.abort(d)
+				}
+			}
+			w.mu.Unlock()
+			l.Send(&messages.Frame{Id: frame.GetId(), Body: &messages.Frame_Response{Response: messages.NewResponse(
+				messages.VerbWorkerAbort, &messages.AbortResult{})}})
 		} else if o := body.Request.GetWorkerOrder(); o != nil {
 			w.mu.Lock()
 			w.orders = append(w.orders, order{frame.GetId(), o.GetAction()})
@@ -272,9 +293,9 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 			d.acked = max(d.acked, body.Ack.GetOffset())
 			d.acks++
 			if body.Ack.GetDone() {
-				d.done = true
+				d.done, d.aborted = true, d.aborted || d.last == nil
 				d.end()
-				delete(w.known, d.Lease)
+				delete(w.known, d.frame)
 			}
 			w.mu.Unlock()
 			return
@@ -284,22 +305,31 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 	}
 }
 
-// takeDispatch takes a dispatch, or says again what was said of one that is known.
+// takeDispatch takes a dispatch, or says again what was said of one that is known, which goes on under its generation.
 func (w *Worker) takeDispatch(lease string, p *messages.DispatchParams) {
 	w.mu.Lock()
-	if d := w.known[lease]; d != nil {
-		d.repeats++
+	for _, d := range w.unfinished() {
+		if d.ID() != p.GetDispatchId() {
+			continue
+		}
+		if p.GetGeneration() >= d.generation() {
+			if p.GetGeneration() == d.generation() {
+				d.repeats++
+			}
+			d.acked = max(d.acked, p.GetOutputFromOffset())
+			d.goOn(p.GetGeneration())
+		}
 		w.mu.Unlock()
 		d.sayAgain()
 		return
 	}
-	if p.GetSeq() <= w.seq { // a late repeat of one that is over
+	if p.GetSeq() <= w.seq || p.GetGeneration() > 1 { // a late repeat of one that is over, or one that was adopted and is over
 		w.mu.Unlock()
 		w.Send(&messages.Frame{Id: lease, Body: &messages.Frame_Error{Error: &messages.Error{Code: string(messages.CodeEnded), Text: "it has ended here"}}})
 		return
 	}
 	w.seq = p.GetSeq()
-	d := &Dispatch{Lease: lease, Params: p, w: w, cancelled: w.early[lease]}
+	d := &Dispatch{Lease: lease, frame: lease, Params: p, w: w, cancelled: w.early[lease]}
 	w.dispatches = append(w.dispatches, d)
 	w.known[lease] = d
 	handler := w.is.onDispatch
