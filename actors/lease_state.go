@@ -269,6 +269,10 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		return l.mayLeave()
 	case lookAgain:
 		return l.mayLeave()
+	case commitRefused:
+		if c.noSpace && len(l.buffer) > 0 { // nothing more may come: the worker waits until this is durable
+			return l, decision{effects: []effect{arm{timerFlush, spaceTime, flushElapsed{}}}}
+		}
 	case schedulerStarted:
 		// It has read the leases that had not ended. This one may have since, before it heard of the new scheduler.
 		l.slotKnows, l.tellSlot = l.slotKnows && l.state.Ended(), true

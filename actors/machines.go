@@ -40,7 +40,7 @@ func (sys *System) makeProps() {
 		word:  func(t tokenState) string { return string(t.state) },
 	})
 	sys.runProps = runnerProps(sys, &machine[*runState]{
-		kind: kindRun, load: loadRun, gathers: true, resume: owedByRun,
+		kind: kindRun, load: loadRun, gathers: true, waits: true, resume: owedByRun,
 		step:  func(s *runState, cmd any, at moment) (*runState, decision) { return stepRun(s, cmd.([]any), at) },
 		start: func(s *runState, at moment) decision { return s.resume(at) },
 		word:  func(s *runState) string { return string(s.status) },

@@ -27,6 +27,8 @@ type machine[S any] struct {
 	// step takes one command, or with gathers a []any of all that have arrived.
 	step    func(S, any, moment) (S, decision)
 	gathers bool
+	// waits: it waits for space by itself.
+	waits bool
 	// resume is what is owed.
 	resume func(S, moment) []obligation
 	// answers tells whether a message that starts the actor answers what it owes, which need not be told before it then.
@@ -47,7 +49,8 @@ type runner[S any] struct {
 	loaded bool
 	state  S
 	batch  []any
-	stands bool // a flush stands in the mailbox
+	stands bool  // a flush stands in the mailbox
+	stuck  []any // commands that wait for space, in their order
 	timers timers
 	owed   ledger
 	ending bool
@@ -213,6 +216,13 @@ func (r *runner[S]) take(ctx actor.Context, cmd any) {
 		r.owed.forget()
 		r.settle(r.sys.moment())
 		return
+	case stuckElapsed:
+		r.tryStuck(ctx)
+		return
+	}
+	if len(r.stuck) > 0 {
+		r.standBehind(cmd)
+		return
 	}
 	if r.info.isPoison(cmd) {
 		r.sys.log.Error("command given up after panics", slog.String(messages.KeyPID, r.info.pid.Id), slog.String(messages.KeyCommand, commandName(cmd)))
@@ -262,6 +272,49 @@ func (r *runner[S]) handle(ctx actor.Context, cmd any) {
 	r.info.succeeded(cmd)
 }
 
+// stuckElapsed has an actor try again what waits for space.
+type stuckElapsed struct{}
+
+const timerStuck = "stuck"
+
+// keepStuck keeps a command whose commit was refused because nothing fits on the disk any more, endings included, and with
+// it what comes behind it: some of that is said once and by nobody again.
+func (r *runner[S]) keepStuck(cmd any) {
+	if batch, ok := cmd.([]any); ok {
+		r.stuck = append(r.stuck, batch...)
+	} else {
+		r.stuck = append(r.stuck, cmd)
+	}
+	r.timers.arm(arm{timerStuck, spaceTime, stuckElapsed{}})
+}
+
+// stuckMost bounds what waits behind a stuck command. Beyond it only what is repeated anyway can come.
+const stuckMost = 1000
+
+// standBehind has a command wait behind a stuck one. A worker's frames do not: it says them again until they are durable.
+func (r *runner[S]) standBehind(cmd any) {
+	if _, repeated := cmd.(leaseFrame); !repeated && len(r.stuck) < stuckMost {
+		r.stuck = append(r.stuck, cmd)
+	}
+}
+
+// tryStuck tries again what waits for space, up to the first command that is refused anew.
+func (r *runner[S]) tryStuck(ctx actor.Context) {
+	stuck := r.stuck
+	r.stuck = nil
+	if r.machine.gathers {
+		r.handle(ctx, stuck)
+		return
+	}
+	for i, cmd := range stuck {
+		r.handle(ctx, cmd)
+		if len(r.stuck) > 0 {
+			r.stuck = append(r.stuck, stuck[i+1:]...)
+			return
+		}
+	}
+}
+
 // settle looks at what the state owes now.
 func (r *runner[S]) settle(at moment) {
 	r.info.state.Store(r.machine.word(r.state))
@@ -279,6 +332,10 @@ func (r *runner[S]) carry(ctx actor.Context, cmd any, next S, d decision, at mom
 			break
 		}
 		if !r.refusable(err, tries) {
+			return
+		}
+		if errors.Is(err, persistence.ErrNoSpace) && d.class == classEnding && !r.machine.waits && cmd != nil {
+			r.keepStuck(cmd)
 			return
 		}
 		refused := commitRefused{cmd: cmd, noSpace: errors.Is(err, persistence.ErrNoSpace), effects: d.effects}
