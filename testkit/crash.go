@@ -39,7 +39,30 @@ func (f *Fleet) Crash() {
 	f.mu.Unlock()
 }
 
-// Restart starts the orchestrator again on the journal that a [Fleet.Crash] has left, with other options where some are
+// Stop ends the orchestrator in an orderly way, as its process does when it is asked to: everybody is told.
+func (f *Fleet) Stop() {
+	f.t.Helper()
+	f.mu.Lock()
+	system, store := f.system, f.store
+	f.system = nil
+	f.mu.Unlock()
+	if system == nil {
+		f.t.Error("testkit: the orchestrator is down already")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime) // not the test's: it may be its end
+	defer cancel()
+	err := system.Stop(ctx)
+	f.mu.Lock()
+	f.snapshot = store.Snapshot()
+	f.crashes++
+	f.mu.Unlock()
+	if err := errors.Join(err, store.Close()); err != nil {
+		f.t.Errorf("testkit: stop: %v", err)
+	}
+}
+
+// Restart starts the orchestrator again on the journal that a [Fleet.Crash] or [Fleet.Stop] has left, with other options where some are
 // given.
 func (f *Fleet) Restart(options ...Option) {
 	f.t.Helper()

@@ -38,6 +38,7 @@ type agent struct {
 	mood     Mood
 	starts   int
 	starting bool
+	name     string // its worker's; before it has enrolled, what it is likely to be
 	token    string
 	proc     *process
 }
@@ -118,7 +119,7 @@ func (a *agent) start(mood Mood) {
 		w.mu.Unlock()
 		var err error
 		if token == "" && !a.loopback {
-			token, err = w.newToken(a.is.Name)
+			token, err = w.newToken(a.is)
 		}
 		w.mu.Lock()
 		a.starting = false
@@ -262,9 +263,7 @@ func (p *process) live() {
 			p.part(l)
 		} else if code := messages.CodeOf(err); code.Permanent() && code != messages.CodeInternal && p.ctx.Err() == nil {
 			p.a.w.mu.Lock()
-			if p.a.token == p.token {
-				p.a.token = ""
-			}
+			p.tokenGone(code)
 			p.end()
 			p.a.w.mu.Unlock()
 			return
@@ -275,6 +274,20 @@ func (p *process) live() {
 			return
 		}
 		backoff = min(2*backoff, backoffMost)
+	}
+}
+
+// tokenGone notes that the token is not good any more; mu is held.
+func (p *process) tokenGone(code messages.Code) {
+	w := p.a.w
+	if code == messages.CodeTokenExpired {
+		w.tally.Expired++
+	}
+	if p.a.token == p.token {
+		p.a.token = ""
+	}
+	if w.pool == p.token {
+		w.pool = ""
 	}
 }
 
@@ -371,6 +384,7 @@ func (p *process) enrolled(l *link, r *messages.EnrollResult, sent time.Time) {
 	w := p.a.w
 	w.mu.Lock()
 	p.link, p.terms = l, r
+	p.a.name = r.GetWorker()
 	w.trace.say("%s is enrolled", p.instance)
 	p.early = make(map[string]bool)
 	verdicts := make(map[string]*messages.InFlightVerdict)

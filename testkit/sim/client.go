@@ -108,23 +108,52 @@ func (w *world) cancelRun(o Op) {
 
 // revoke takes a machine's token back. Its next process gets a new one.
 func (w *world) revoke(a *agent) {
-	if _, err := w.ask(messages.VerbWorkerTokenRevoke, &messages.WorkerTokenRevokeParams{Name: a.is.Name}); err == nil {
+	if _, err := w.ask(messages.VerbWorkerTokenRevoke, &messages.WorkerTokenRevokeParams{Name: a.is.tokenName()}); err == nil {
 		w.mu.Lock()
+		if a.is.Pool {
+			w.pool = ""
+		}
 		a.token = ""
 		w.tally.Revoked++
 		w.mu.Unlock()
 	}
 }
 
-// newToken makes a token of that name. One that exists already was made by a question whose answer was lost.
-func (w *world) newToken(name string) (string, error) {
+// poolToken is the name of the token that several machines share.
+const poolToken = "pool"
+
+func (m Machine) tokenName() string {
+	if m.Pool {
+		return poolToken
+	}
+	return m.Name
+}
+
+// newToken makes a token for a machine. One that exists already was made by a question whose answer was lost.
+func (w *world) newToken(m Machine) (string, error) {
+	p := &messages.WorkerTokenCreateParams{Name: m.tokenName(), DurationMs: messages.Milliseconds(m.Token)}
+	if m.Pool {
+		p.MaxEnrollments = -1
+	}
 	for {
-		got, err := w.ask(messages.VerbWorkerTokenCreate, &messages.WorkerTokenCreateParams{Name: name})
+		w.mu.Lock()
+		pool := w.pool
+		w.mu.Unlock()
+		if m.Pool && pool != "" {
+			return pool, nil
+		}
+		got, err := w.ask(messages.VerbWorkerTokenCreate, p)
 		switch {
 		case err == nil:
-			return got.(*messages.WorkerTokenCreateResult).GetToken(), nil
+			token := got.(*messages.WorkerTokenCreateResult).GetToken()
+			w.mu.Lock()
+			if m.Pool {
+				w.pool = token
+			}
+			w.mu.Unlock()
+			return token, nil
 		case messages.CodeOf(err) == messages.CodeExists:
-			if _, err := w.ask(messages.VerbWorkerTokenRevoke, &messages.WorkerTokenRevokeParams{Name: name}); err != nil {
+			if _, err := w.ask(messages.VerbWorkerTokenRevoke, &messages.WorkerTokenRevokeParams{Name: p.GetName()}); err != nil {
 				return "", err
 			}
 		default:

@@ -71,6 +71,9 @@ func (w *world) fill() {
 		if w.faults.level > 1 {
 			space.Data = 20
 		}
+		if w.faults.level > 2 {
+			space.Hard = 20
+		}
 	}
 	if store := w.fleet.Journal(); store != nil {
 		store.SetSpace(space)
@@ -80,7 +83,7 @@ func (w *world) fill() {
 // point is called by each actor at each of its points: it delays the actor, and does what is to happen there.
 func (w *world) point(p actors.Point) {
 	w.mu.Lock()
-	if w.down && !w.booting || w.over { // a dead process: let it run out
+	if w.dead() { // let it run out
 		w.mu.Unlock()
 		return
 	}
@@ -94,9 +97,12 @@ func (w *world) point(p actors.Point) {
 	w.reached(p, key)
 }
 
+// dead tells whether an orchestrator's process has ended; mu is held.
+func (w *world) dead() bool { return w.down && !w.booting && !w.stopping || w.over }
+
 func (w *world) reached(p actors.Point, key uint64) {
 	w.mu.Lock()
-	if w.down && !w.booting || w.over {
+	if w.dead() {
 		w.mu.Unlock()
 		return
 	}
@@ -214,6 +220,31 @@ func (w *world) crash(o Op) {
 	})
 }
 
+// stop stops the orchestrator and starts it again.
+func (w *world) stop(o Op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down || w.over {
+		return
+	}
+	w.down, w.stopping = true, true
+	w.tally.Stops++
+	if a := w.agents[loopback]; a != nil && a.proc != nil {
+		a.proc.end()
+	}
+	up := time.Now().Add(o.For)
+	w.wg.Go(func() {
+		w.fleet.Stop()
+		w.mu.Lock()
+		w.stopping = false
+		w.die(errDied)
+		w.mu.Unlock()
+		if w.sleep(time.Until(up)) {
+			w.restart(o.Again)
+		}
+	})
+}
+
 // restart boots until it works: a boot may die as well.
 func (w *world) restart(again int) {
 	for {
@@ -233,7 +264,7 @@ func (w *world) restart(again int) {
 		w.mu.Lock()
 		w.booting = false
 		w.mu.Unlock()
-		if again == 0 { // nobody has let it fail
+		if again == 0 && !errors.Is(err, persistence.ErrNoSpace) { // nobody has let it fail
 			w.judge.find("the orchestrator does not start: %v", err)
 			return
 		}

@@ -58,6 +58,10 @@ func (g *generator) machines() {
 	for i := range g.upTo(1, 5) {
 		m := Machine{Name: fmt.Sprintf("w%d", i+1), Platform: pick(g, "linux/amd64", "linux/amd64", "linux/arm64", "darwin/arm64"), Capacity: pick(g, 1, 1, 2, 3, 8)}
 		m.Forgets = g.percent(20)
+		m.Pool = g.percent(20)
+		if g.percent(15) {
+			m.Token = g.between(10*time.Second, time.Minute)
+		}
 		m.Labels = make(map[string]string)
 		if g.percent(60) {
 			m.Labels["gpu"] = "true"
@@ -99,12 +103,20 @@ func (g *generator) mood(moody bool) Mood {
 
 func (g *generator) submits() {
 	g.flows = make(map[string]*Flow)
-	for i := range g.upTo(1, 5) {
+	count, burst := g.upTo(1, 5), g.percent(15)
+	if burst {
+		count = g.upTo(5, 10)
+	}
+	together := g.between(0, g.length)
+	for i := range count {
 		run := fmt.Sprintf("r%d", i+1)
 		flow := g.flow(run)
 		g.runs = append(g.runs, run)
 		g.flows[run] = flow
 		at := g.between(0, g.length)
+		if burst {
+			at = together + g.between(0, 10*time.Millisecond)
+		}
 		g.op(Op{At: at, Kind: OpSubmit, Run: run, Flow: flow})
 		if g.percent(25) {
 			g.op(Op{At: at + g.between(0, pick(g, 2*time.Millisecond, 10*time.Second)), Kind: OpRepeat, Run: run, Flow: flow})
@@ -147,7 +159,11 @@ func (g *generator) flow(run string) *Flow {
 func (g *generator) where() Where {
 	m := pick(g, g.s.Machines...)
 	var w Where
-	switch g.r.IntN(6) {
+	what := g.r.IntN(6)
+	if m.Pool && (what == 1 || what == 3) { // it has no name before it enrolls
+		what = 2
+	}
+	switch what {
 	case 0:
 		return w
 	case 1:
@@ -192,10 +208,11 @@ func (g *generator) mishaps() {
 		{OpHalf, 20, 2, func() Op { return Op{Worker: g.worker()} }},
 		{OpPanic, 50, 5, g.panic},
 		{OpCrash, 45, 2, g.crash},
+		{OpStop, 15, 1, func() Op { return Op{For: g.between(100*time.Millisecond, pick(g, 3*time.Second, 40*time.Second))} }},
 		{OpDisk, 10, 1, func() Op {
 			return Op{Actor: g.actor(), Stage: "decided", N: g.upTo(1, 20), Disk: pick(g, "before", "after")}
 		}},
-		{OpNoSpace, 15, 2, func() Op { return Op{Level: g.upTo(1, 2), For: g.between(time.Second, 30*time.Second)} }},
+		{OpNoSpace, 15, 2, func() Op { return Op{Level: pick(g, 1, 1, 2, 3), For: g.between(time.Second, 30*time.Second)} }},
 		{OpSlow, 20, 2, func() Op { return Op{For: g.between(time.Second, 30*time.Second)} }},
 	}
 	for _, k := range kinds {

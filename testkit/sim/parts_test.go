@@ -112,7 +112,7 @@ func TestWorld_FindsAStepThatRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	w := &world{judge: newJudge(t), running: make(map[string]*execution), history: make(map[string][]*execution)}
 	dispatched := func(worker, dispatch, step string) *task {
-		p := &process{a: &agent{w: w, is: Machine{Name: worker}}}
+		p := &process{a: &agent{w: w, name: worker}}
 		params := &messages.DispatchParams{RunId: "r", Job: "j", Step: step, DispatchId: dispatch}
 		return &task{p: p, lease: dispatch + "/1", params: params, stopped: make(chan struct{})}
 	}

@@ -26,6 +26,10 @@ type Machine struct {
 	// Forgets: it kills its steps when it has lost its connection, and comes back with nothing. The others go on, as long as
 	// their fence lets them.
 	Forgets bool
+	// Pool: it shares its token with all others of the kind, and nobody asks for it by name.
+	Pool bool
+	// Token is how long its tokens are valid; 0: a day.
+	Token time.Duration
 }
 
 // A Mood is how often in a hundred dispatches a worker does something else than to run the step.
@@ -62,6 +66,7 @@ const (
 
 	OpPanic   Kind = "panic"    // an actor panics
 	OpCrash   Kind = "crash"    // the orchestrator dies, and comes back after a while
+	OpStop    Kind = "stop"     // the orchestrator stops in an orderly way, and comes back after a while
 	OpDisk    Kind = "disk"     // a commit fails, which ends the process
 	OpNoSpace Kind = "no space" // the disk is full for a while
 	OpSlow    Kind = "slow"     // commits take their time for a while
@@ -87,7 +92,7 @@ type Op struct {
 	Disk string
 	// Again is after how many batches the next boot dies too; 0: it does not.
 	Again int
-	// Level is how full the disk is: 1 refuses new work, 2 output too.
+	// Level is how full the disk is: 1 refuses new work, 2 output too, 3 everything.
 	Level int
 }
 
@@ -169,6 +174,12 @@ func (s Scenario) String() string {
 		fmt.Fprintf(&b, "%10s %s: %v %s, %d slots", "", m.Name, m.Labels, m.Platform, m.Capacity)
 		if m.Forgets {
 			b.WriteString(", keeps nothing over a lost connection")
+		}
+		if m.Pool {
+			b.WriteString(", of the pool")
+		}
+		if m.Token > 0 {
+			fmt.Fprintf(&b, ", tokens for %s", m.Token.Round(time.Second))
 		}
 		b.WriteByte('\n')
 	}

@@ -154,9 +154,7 @@ func (p *process) goodbye(l *link, id string, g *messages.GoodbyeParams) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.a.token == p.token {
-		p.a.token = ""
-	}
+	p.tokenGone(messages.Code(g.GetCode()))
 	p.end()
 }
 
@@ -510,7 +508,7 @@ func (p *process) ack(lease string, a *messages.Ack) {
 
 // executes notes that a step begins to run. It must not run already.
 func (w *world) executes(t *task) *execution {
-	ex := &execution{dispatch: t.params.GetDispatchId(), worker: t.p.a.is.Name, from: time.Now()}
+	ex := &execution{dispatch: t.params.GetDispatchId(), worker: t.p.a.name, from: time.Now()}
 	w.tally.Executions++
 	if other := w.running[t.key()]; other != nil {
 		w.judge.find("step %s runs on %s as %s while it still runs on %s as %s", t.key(), ex.worker, ex.dispatch, other.worker, other.dispatch)
@@ -550,7 +548,7 @@ func (w *world) checkDispatch(p *process, lease string, params *messages.Dispatc
 	}
 }
 
-func (p *process) name() string { return p.a.is.Name }
+func (p *process) name() string { return p.a.name }
 
 func (f Flow) where(job, step string) (Where, bool) {
 	for _, j := range f.Jobs {

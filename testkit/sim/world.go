@@ -49,22 +49,24 @@ type world struct {
 	wg     sync.WaitGroup
 	calmed chan struct{} // closed when the faults are over
 
-	mu      sync.Mutex
-	calm    bool
-	over    bool
-	down    bool
-	booting bool
-	boot    context.Context //nolint:containedctx // until the present orchestrator dies
-	die     context.CancelCauseFunc
-	agents  map[string]*agent
-	runs    map[string]*client
-	order   []string // of runs
-	faults  faults
-	books   books
-	trace   trace
-	tally   Tally
-	running map[string]*execution // by step key
-	history map[string][]*execution
+	mu       sync.Mutex
+	calm     bool
+	over     bool
+	down     bool
+	booting  bool
+	stopping bool
+	boot     context.Context //nolint:containedctx // until the present orchestrator dies
+	die      context.CancelCauseFunc
+	agents   map[string]*agent
+	runs     map[string]*client
+	order    []string // of runs
+	faults   faults
+	books    books
+	trace    trace
+	tally    Tally
+	pool     string                // the token that several machines share
+	running  map[string]*execution // by step key
+	history  map[string][]*execution
 }
 
 // Tally counts what has happened in a scenario, to show that the simulation gets everywhere.
@@ -73,7 +75,7 @@ type Tally struct {
 	Panics, Crashes, Failures, BootCrashes int
 	Dispatches, Executions, Refusals       int
 	Cuts, Losses, Revoked, Drained         int
-	Fenced, Adopted                        int
+	Fenced, Adopted, Expired, Stops        int
 	Succeeded, Failed, Cancelled           int
 	Refused, Conflicts, NoSpace, GivenUp   int
 	Poisoned                               int
@@ -114,10 +116,10 @@ func (w *world) live(options []testkit.Option) {
 	w.mu.Unlock()
 	w.booted()
 	for _, m := range w.s.Machines {
-		w.agents[m.Name] = &agent{w: w, is: m}
+		w.agents[m.Name] = &agent{w: w, is: m, name: m.Name}
 	}
 	if w.s.Loopback > 0 {
-		w.agents[loopback] = &agent{w: w, is: Machine{Name: loopback, Platform: "linux/amd64", Capacity: w.s.Loopback}, loopback: true}
+		w.agents[loopback] = &agent{w: w, is: Machine{Name: loopback, Platform: "linux/amd64", Capacity: w.s.Loopback}, name: loopback, loopback: true}
 		w.agents[loopback].start(Mood{})
 	}
 	began := time.Now()
@@ -168,6 +170,10 @@ func (w *world) apply(o Op) {
 	a := w.agents[o.Worker]
 	w.mu.Lock()
 	w.trace.say("%s %s%s", o.Kind, o.Run, o.Worker)
+	name := ""
+	if a != nil {
+		name = a.name
+	}
 	w.mu.Unlock()
 	switch o.Kind {
 	case OpSubmit, OpRepeat:
@@ -183,19 +189,21 @@ func (w *world) apply(o Op) {
 	case OpLeave:
 		a.drain()
 	case OpDrain:
-		w.wg.Go(func() { w.wish(messages.VerbWorkerDrain, &messages.WorkerDrainParams{Name: o.Worker}) })
+		w.wg.Go(func() { w.wish(messages.VerbWorkerDrain, &messages.WorkerDrainParams{Name: name}) })
 	case OpPause:
 		w.wg.Go(func() {
-			w.wish(messages.VerbWorkerPause, &messages.WorkerPauseParams{Name: o.Worker, ForMs: messages.Milliseconds(o.For)})
+			w.wish(messages.VerbWorkerPause, &messages.WorkerPauseParams{Name: name, ForMs: messages.Milliseconds(o.For)})
 		})
 	case OpResume:
-		w.wg.Go(func() { w.wish(messages.VerbWorkerResume, &messages.WorkerResumeParams{Name: o.Worker}) })
+		w.wg.Go(func() { w.wish(messages.VerbWorkerResume, &messages.WorkerResumeParams{Name: name}) })
 	case OpRevoke:
 		w.wg.Go(func() { w.revoke(a) })
 	case OpCut:
 		a.cut()
 	case OpHalf:
 		a.halfOpen()
+	case OpStop:
+		w.stop(o)
 	case OpPanic, OpCrash, OpDisk, OpNoSpace, OpSlow:
 		w.arm(o)
 	}
