@@ -2,7 +2,6 @@ package actors
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -35,16 +34,6 @@ type schedulerState struct {
 	waiting  int
 }
 
-// poolWorker is a worker as the scheduler knows it.
-type poolWorker struct {
-	workerKnown
-	traits       string // what a placement without a target sees of it
-	taken        int
-	hasClaims    bool // some of its slots may be taken by claims
-	refusedUntil time.Time
-	refusals     int
-}
-
 // slot is one taken slot: by a choice that is under way, or by a lease.
 type slot struct {
 	worker  string
@@ -72,12 +61,6 @@ type demandClass struct {
 	parked    []*offer
 	fits      map[string]bool // by traits
 }
-
-// workerStirred says that a worker reported: it may have room again.
-type workerStirred struct{ worker string }
-
-// workerGone says that a worker's actor has left: it is disconnected and has no leases.
-type workerGone struct{ worker string }
 
 // closePool ends all handing out: the orchestrator stops.
 type closePool struct{}
@@ -243,19 +226,6 @@ func (s *schedulerState) fit(c *demandClass, w *poolWorker) bool {
 	return ok
 }
 
-func (w *poolWorker) candidate() messages.Candidate {
-	return messages.Candidate{Name: w.name, Instance: w.instance, Labels: w.labels, Platform: w.platform, Arch: w.arch}
-}
-
-// free is how many slots the worker may be given work for. A pause ends with the timer, which serves those who wait, and
-// not by itself: a step that comes in between would be served before them.
-func (w *poolWorker) free() int {
-	if w.status != messages.WorkerIdle || !w.refusedUntil.IsZero() {
-		return 0
-	}
-	return w.capacity - w.taken
-}
-
 // choose picks the worker for a class: most free slots, then name.
 func (s *schedulerState) choose(c *demandClass) *poolWorker {
 	var best *poolWorker
@@ -396,110 +366,6 @@ func (s *schedulerState) reserve(c reserveSlots, d *decision, at moment) {
 	d.then(tell{c.run, answer})
 }
 
-// know takes what a worker is now.
-func (s *schedulerState) know(c workerKnown, d *decision) {
-	d.then(tell{c.worker, workerNoted{c.version}})
-	w := s.workers[c.name]
-	if w == nil {
-		w = &poolWorker{hasClaims: true} // some of an earlier one may be left
-		for _, sl := range s.taken {
-			if sl.worker == c.name {
-				w.taken++
-			}
-		}
-		s.workers[c.name] = w
-	} else if w.version >= c.version {
-		return
-	}
-	if w.instance != c.instance {
-		s.unpause(w)
-		w.refusals = 0
-	}
-	w.workerKnown = c
-	w.traits = c.labels.String() + "\x00" + c.platform + "/" + c.arch
-	s.claimed(w)
-	if !s.struck(w, d) {
-		s.changed(w, d)
-	}
-}
-
-// struck takes a worker that drained and is gone out of the pool, once none of its dispatches is in flight.
-func (s *schedulerState) struck(w *poolWorker, d *decision) bool {
-	if !w.left || w.taken > 0 {
-		return false
-	}
-	s.strike(w, d)
-	return true
-}
-
-// strike takes a worker out of the pool. Steps that it has refused may have been waiting for its next turn.
-func (s *schedulerState) strike(w *poolWorker, d *decision) {
-	delete(s.workers, w.name)
-	delete(s.paused, w.name)
-	s.changed(w, d)
-}
-
-// claimed takes the slots of the dispatches that a worker claims, and frees those that it does not claim any more.
-func (s *schedulerState) claimed(w *poolWorker) {
-	if w.hasClaims {
-		for id, sl := range s.taken {
-			if sl.generation == claimedSlot && sl.worker == w.name && !slices.Contains(w.workerKnown.claimed, id) {
-				delete(s.taken, id)
-				s.untake(sl)
-			}
-		}
-	}
-	w.hasClaims = len(w.workerKnown.claimed) > 0
-	for _, id := range w.workerKnown.claimed {
-		if s.taken[id] == nil {
-			s.take(id, &slot{worker: w.name, generation: claimedSlot})
-		}
-	}
-}
-
-// changed looks again after a change of one worker: it is served, and parked steps get back into line.
-func (s *schedulerState) changed(w *poolWorker, d *decision) {
-	if s.parked == 0 {
-		s.serve(w, d)
-		return
-	}
-	s.parked = 0
-	for _, c := range s.classes {
-		for _, o := range c.parked {
-			c.line.push(o)
-		}
-		c.parked = nil
-	}
-	for {
-		var oldest *offer
-		for _, c := range s.classes {
-			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.choose(c) != nil {
-				oldest = c.line[0]
-			}
-		}
-		if oldest == nil {
-			return
-		}
-		s.assign(oldest, s.choose(oldest.class), d)
-	}
-}
-
-// serve hands the oldest steps that the worker can serve to it, while it has slots.
-func (s *schedulerState) serve(w *poolWorker, d *decision) {
-	for w.free() > 0 && !s.closed {
-		var oldest *offer
-		for _, c := range s.classes {
-			if len(c.line) > 0 && (oldest == nil || c.line[0].before(oldest)) && s.fit(c, w) {
-				oldest = c.line[0]
-			}
-		}
-		if oldest == nil {
-			return
-		}
-		s.assign(oldest, w, d)
-	}
-}
-
 // elapsed tells steps whose time is over, and serves workers whose pause is.
 func (s *schedulerState) elapsed(d *decision, at moment) {
 	s.armed = time.Time{}
@@ -515,11 +381,6 @@ func (s *schedulerState) elapsed(d *decision, at moment) {
 			s.changed(w, d)
 		}
 	}
-}
-
-func (s *schedulerState) unpause(w *poolWorker) {
-	w.refusedUntil = time.Time{}
-	delete(s.paused, w.name)
 }
 
 // rearm keeps the one timer at the next thing that falls due.
@@ -542,117 +403,4 @@ func (s *schedulerState) rearm(d *decision, at moment) {
 
 func (o *offer) before(p *offer) bool {
 	return cmp.Or(cmp.Compare(o.place, p.place), cmp.Compare(o.ordinal, p.ordinal), strings.Compare(o.queueID, p.queueID)) < 0
-}
-
-// askWhy asks why steps with these placements wait.
-type askWhy struct {
-	placements map[string]messages.Placement
-	answer     *answer
-}
-
-// why answers by placement key.
-func (s *schedulerState) why(placements map[string]messages.Placement) map[string]string {
-	whys := make(map[string]string, len(placements))
-	for key, p := range placements {
-		class := s.class(p)
-		whys[key] = s.whyOf(class)
-		s.forget(class)
-	}
-	return whys
-}
-
-// whyOf says why a step of the class waits, from the same facts that choose decides by.
-func (s *schedulerState) whyOf(c *demandClass) string {
-	return waiting(c.placement, s.reason(c))
-}
-
-func (s *schedulerState) reason(c *demandClass) string {
-	var connected, matching, busy, refused int
-	var out []string
-	nearest, lacks := "", []string(nil)
-	for _, name := range slices.Sorted(maps.Keys(s.workers)) {
-		w := s.workers[name]
-		if w.loopback && !c.placement.IsZero() {
-			continue
-		}
-		if w.status != messages.WorkerDisconnected {
-			connected++
-		}
-		if !s.fit(c, w) {
-			m := c.placement.Match(w.candidate())
-			if w.status != messages.WorkerDisconnected && !m.OK && (lacks == nil || len(m.Lacks) < len(lacks)) {
-				nearest, lacks = w.name, m.Lacks
-			}
-			continue
-		}
-		matching++
-		switch {
-		case w.status != messages.WorkerIdle:
-			out = append(out, w.name+" is "+string(w.status))
-		case !w.refusedUntil.IsZero():
-			refused++
-		case w.taken >= w.capacity:
-			busy++
-		}
-	}
-	switch {
-	case matching > 0:
-		var parts []string
-		if busy > 0 {
-			parts = append(parts, fmt.Sprintf("%d matching, all busy", busy))
-		}
-		if refused > 0 {
-			parts = append(parts, fmt.Sprintf("%d refused a moment ago", refused))
-		}
-		if len(out) > 3 {
-			out = append(out[:3], fmt.Sprintf("%d more likewise", len(out)-3))
-		}
-		if parts = append(parts, out...); len(parts) > 0 {
-			return strings.Join(parts, ", ")
-		}
-		if s.closed {
-			return "the orchestrator stops"
-		}
-		return "a matching worker has a free slot"
-	case connected == 0:
-		return "no worker is connected"
-	case nearest != "":
-		return fmt.Sprintf("none of %d connected matches; nearest is %s, which %s", connected, nearest, strings.Join(lacks, " and "))
-	default:
-		return fmt.Sprintf("none of %d connected matches", connected)
-	}
-}
-
-// askPool asks for the numbers of the pool.
-type askPool struct{ answer *answer }
-
-// poolNumbers answers askPool.
-type poolNumbers struct {
-	waiting    map[string]int // by requirement
-	free, all  int
-	dispatches map[string][]string // by worker
-	refusals   map[string]time.Time
-	parked     int
-}
-
-func (s *schedulerState) pool() poolNumbers {
-	n := poolNumbers{waiting: make(map[string]int), dispatches: make(map[string][]string), refusals: make(map[string]time.Time), parked: s.parked}
-	for name := range s.paused {
-		n.refusals[name] = s.workers[name].refusedUntil
-	}
-	for _, c := range s.classes {
-		if in := len(c.line) + len(c.parked); in > 0 {
-			n.waiting[c.placement.Requirement()] += in
-		}
-	}
-	for _, w := range s.workers {
-		if w.status == messages.WorkerIdle {
-			n.all += w.capacity
-			n.free += max(w.capacity-w.taken, 0)
-		}
-	}
-	for id, sl := range s.taken {
-		n.dispatches[sl.worker] = append(n.dispatches[sl.worker], id)
-	}
-	return n
 }
