@@ -16,7 +16,7 @@ func (sys *System) readBooks(ctx context.Context) (*books, error) {
 	b := &books{
 		now: sys.moment().now, full: time.Since(time.Unix(0, sys.refusedAt.Load())) < fullFor, loopback: sys.cfg.LoopbackSlots > 0, running: make(map[string]*messages.StepRecord),
 		leases: make(map[string]*messages.LeaseRecord), waits: make(map[string]*waitBook), workers: make(map[string]*messages.WorkerRecord),
-		living: func(a address) bool { _, ok := sys.refs.Load(a); return ok },
+		absent: make(map[address]bool),
 	}
 	queued, err := sys.readSteps(ctx, b)
 	if err != nil {
@@ -45,6 +45,7 @@ func (sys *System) readBooks(ctx context.Context) (*books, error) {
 	if err != nil {
 		return nil, err
 	}
+	sys.readAbsent(b)
 	got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askPool{a} })
 	if err != nil {
 		return nil, err
@@ -52,6 +53,26 @@ func (sys *System) readBooks(ctx context.Context) (*books, error) {
 	pool := got.(poolNumbers)
 	b.taken, b.waiting, b.refusals, b.parked = pool.dispatches, pool.waiting, pool.refusals, pool.parked
 	return b, nil
+}
+
+// readAbsent finds who should have an actor and has none.
+func (sys *System) readAbsent(b *books) {
+	look := func(a address) {
+		if _, ok := sys.refs.Load(a); !ok {
+			b.absent[a] = true
+		}
+	}
+	for _, r := range b.runs {
+		if r.moves {
+			look(runAddress(r.id))
+		}
+	}
+	for _, s := range b.running {
+		look(stepAddress(s.GetRunId(), s.GetJob(), s.GetStep()))
+	}
+	for id := range b.leases {
+		look(leaseAddress(id))
+	}
 }
 
 // readSteps reads the live runs and their steps, and returns how many wait.

@@ -26,7 +26,7 @@ type books struct {
 	waiting  map[string]int
 	refusals map[string]time.Time // workers that refused, and until when they get nothing
 	parked   int
-	living   func(address) bool
+	absent   map[address]bool // runs that move, steps that run and leases that have no actor
 	// full: new work is refused for want of space. A run that goes on has to wait with its next steps, and reserves slots for
 	// them whenever it tries.
 	full bool
@@ -74,7 +74,7 @@ func (b *books) auditRuns() []finding {
 		if !r.alive && !b.full {
 			f = append(f, finding{kindRun, r.id, "is " + r.status + ", and none of its steps waits or runs", runAddress(r.id)})
 		}
-		if r.moves && !b.living(runAddress(r.id)) {
+		if r.moves && b.absent[runAddress(r.id)] {
 			f = append(f, finding{kindRun, r.id, "is " + r.status + ", and has no actor", runAddress(r.id)})
 		}
 	}
@@ -87,10 +87,10 @@ func (b *books) auditSteps() []finding {
 	for id, s := range b.running {
 		at := stepAddress(s.GetRunId(), s.GetJob(), s.GetStep())
 		lease := leaseID(s.GetDispatchId(), s.GetGeneration())
-		if b.leases[lease] == nil && !b.living(at) {
+		if b.leases[lease] == nil && b.absent[at] {
 			f = append(f, finding{kindStep, id, "runs, and its lease " + lease + " is not in flight", at})
 		}
-		if !b.living(at) {
+		if b.absent[at] {
 			f = append(f, finding{kindStep, id, "is " + s.GetStatus() + ", and has no actor", at})
 		}
 	}
@@ -108,7 +108,7 @@ func (b *books) auditLeases() []finding {
 		if l.GetState() == string(messages.LeaseActive) && !running[id] {
 			f = append(f, finding{kindLease, id, "is active, and its step does not run as it", leaseAddress(id)})
 		}
-		if !b.living(leaseAddress(id)) {
+		if b.absent[leaseAddress(id)] {
 			f = append(f, finding{kindLease, id, "is " + l.GetState() + ", and has no actor", leaseAddress(id)})
 		}
 	}
