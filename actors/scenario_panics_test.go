@@ -139,28 +139,33 @@ func TestPanics_AtEveryPointOfEveryStory(t *testing.T) {
 	for _, s := range stories() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			points := pointsOf(t, s)
-			missed := 0
-			for _, at := range points {
-				t.Run(fmt.Sprintf("%s %s %s %d", at.Stage, at.Kind, at.Command, at.Nth), func(t *testing.T) {
-					testkit.Bubble(t, func(t *testing.T) {
-						f := testkit.Start(t, append(s.options, testkit.WithPanic(at), testkit.WithEveryCommit())...)
-						s.tell(f)
-						f.Audit()
-						switch n := f.Metrics().Restarts; n {
-						case 0: // who came first was another one this time
-							missed++
-						case 1:
-						default:
-							t.Errorf("%d actors have panicked, want one", n)
-						}
-					})
-				})
-			}
-			if missed > len(points)/5 {
-				t.Errorf("%d of %d points were not reached again", missed, len(points))
-			}
+			panicEverywhere(t, s)
 		})
+	}
+}
+
+func panicEverywhere(t *testing.T, s story) {
+	t.Helper()
+	points := pointsOf(t, s)
+	missed := 0
+	for _, at := range points {
+		t.Run(fmt.Sprintf("%s %s %s %d", at.Stage, at.Kind, at.Command, at.Nth), func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				f := testkit.Start(t, append(s.options, testkit.WithPanic(at), testkit.WithEveryCommit())...)
+				s.tell(f)
+				f.Audit()
+				switch n := f.Metrics().Restarts; n {
+				case 0: // who came first was another one this time
+					missed++
+				case 1:
+				default:
+					t.Errorf("%d actors have panicked, want one", n)
+				}
+			})
+		})
+	}
+	if missed > len(points)/5 {
+		t.Errorf("%d of %d points were not reached again", missed, len(points))
 	}
 }
 

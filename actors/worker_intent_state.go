@@ -270,9 +270,13 @@ func (w workerState) resumeWork(c resumeWork, _ moment) (workerState, decision) 
 	return w, d
 }
 
+func (w workerState) takenBack() error {
+	return messages.Faultf(messages.CodeConflict, "the drain of worker %s was taken back", w.name)
+}
+
 // worksAgain notes that the worker's drain was taken back.
 func (w workerState) worksAgain(d decision) (workerState, decision) {
-	d.then(w.answerWaiters(messages.Faultf(messages.CodeConflict, "the drain of worker %s was taken back", w.name))...)
+	d.then(w.answerWaiters(w.takenBack())...)
 	w.waiters = nil
 	if !w.held {
 		return w.wantNothing(d)
@@ -298,11 +302,13 @@ func (w workerState) wantsNothing(d *decision) workerState {
 	return w
 }
 
-// awaitGone answers when the worker is no longer connected. The question may be repeated.
+// awaitGone answers when the worker is no longer connected, or does not drain any more. The question may be repeated.
 func (w workerState) awaitGone(c awaitGone) (workerState, decision) {
 	switch {
 	case !w.connected:
 		return w, decision{effects: []effect{respond{to: c.answer, result: intentIs{}}}}
+	case w.intent != messages.IntentDraining:
+		return w, decision{effects: []effect{respond{to: c.answer, err: w.takenBack()}}}
 	case !slices.Contains(w.waiters, c.answer):
 		w.waiters = append(slices.Clip(w.waiters), c.answer)
 	}

@@ -178,9 +178,7 @@ func TestDrain_AWorkerWithoutAConnection(t *testing.T) {
 	if got := run.step("long"); got.Losses != 0 {
 		t.Errorf("the step is %+v", got)
 	}
-	for _, w := range wrong(ledger.entries(t)) {
-		t.Error(w)
-	}
+	exactlyOnce(t, ledger.entries(t), 2) // the one that ended meanwhile was delivered
 	f.booksAgree()
 }
 
@@ -391,7 +389,6 @@ func TestDrain_IsTakenBackOnlyIfTheWorkerStays(t *testing.T) {
 	ledger := newLedger(f)
 	first := f.detach(flow(step("runs", ledger.gate(), "labels: {pool: a}")))
 	ledger.started(t, "runs", 1, 20*time.Second)
-	f.swamp("worker", "drain", "w")
 	waits := f.client("worker", "drain", "w", "--wait")
 	f.workerIs("w", "draining", 10*time.Second)
 	second := f.detach(flow(step("waits", ledger.script("true"), "labels: {pool: a}")))

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -234,6 +235,31 @@ func (d *Dispatch) Cancellation() bool {
 func (d *Dispatch) WaitDone() {
 	d.w.f.t.Helper()
 	d.wait("was not acknowledged", func() bool { return d.done })
+}
+
+// Deliver says again all that the worker has said of the dispatch, every five seconds, until the orchestrator has the
+// result, or does not need it: a real worker does that by itself.
+func (d *Dispatch) Deliver() {
+	d.w.f.t.Helper()
+	ctx, cancel := d.w.f.patience()
+	defer cancel()
+	delivered := func() bool {
+		d.w.mu.Lock()
+		defer d.w.mu.Unlock()
+		return d.done
+	}
+	for {
+		again, stop := context.WithTimeout(ctx, 5*time.Second)
+		done := d.w.news.wait(again, delivered)
+		stop()
+		switch {
+		case done:
+			return
+		case ctx.Err() != nil:
+			d.w.f.t.Fatalf("testkit: dispatch %s was not acknowledged", d.Lease)
+		}
+		d.Repeat()
+	}
 }
 
 // WaitAcked waits until that much output is durable.

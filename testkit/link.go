@@ -274,8 +274,14 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 				messages.VerbWorkerAbort, &messages.AbortResult{})}})
 		} else if o := body.Request.GetWorkerOrder(); o != nil {
 			w.mu.Lock()
-			w.orders = append(w.orders, order{frame.GetId(), o.GetAction()})
+			obedient := w.is.obedient
+			if !obedient {
+				w.orders = append(w.orders, order{frame.GetId(), o.GetAction()})
+			}
 			w.mu.Unlock()
+			if obedient {
+				w.obey(order{frame.GetId(), o.GetAction()}, false)
+			}
 		}
 	case *messages.Frame_Response, *messages.Frame_Error:
 		l.answered(frame)

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ type description struct {
 	loopback                 bool
 	remote                   string
 	persistent               bool
+	obedient                 bool
 	onDispatch               func(*Dispatch)
 }
 
@@ -73,6 +75,9 @@ func Draining() WorkerOption { return workerOption(func(d *description) { d.drai
 
 // Persistent has the worker dial again, a second later, whenever it has lost its connection other than by Drop.
 func Persistent() WorkerOption { return workerOption(func(d *description) { d.persistent = true }) }
+
+// Obedient has the worker do at once what it is ordered, drain or resume, as [Worker.Obey] does.
+func Obedient() WorkerOption { return workerOption(func(d *description) { d.obedient = true }) }
 
 // OnDispatch has fn called for each dispatch, in a goroutine of its own, instead of leaving it to NextDispatch. The worker
 // is [Persistent] then.
@@ -325,15 +330,23 @@ func (w *Worker) NextOrder() string {
 func (w *Worker) Obey(unable ...bool) (action string) {
 	w.f.t.Helper()
 	o := w.nextOrder()
-	if o.action == "drain" || len(unable) > 0 {
-		w.SayDraining("drain was asked for")
-	} else {
-		w.SayIdle()
+	w.obey(o, len(unable) > 0)
+	return o.action
+}
+
+func (w *Worker) obey(o order, unable bool) {
+	p := &messages.StatusParams{Intent: string(messages.IntentNone)}
+	w.mu.Lock()
+	if w.is.draining = o.action == "drain" || unable; w.is.draining {
+		p.Intent, p.Reason = string(messages.IntentDraining), "drain was asked for"
 	}
+	w.requests++
+	id := fmt.Sprintf("request-%d", w.requests)
+	w.mu.Unlock()
+	w.Send(&messages.Frame{Id: id, Body: &messages.Frame_Request{Request: messages.NewRequest(messages.VerbWorkerStatus, p)}})
 	w.Send(&messages.Frame{Id: o.id, Body: &messages.Frame_Response{
 		Response: messages.NewResponse(messages.VerbWorkerOrder, &messages.OrderResult{}),
 	}})
-	return o.action
 }
 
 func (w *Worker) nextOrder() order {
@@ -367,18 +380,47 @@ func (w *Worker) SayDraining(reason string) {
 	w.say(&messages.StatusParams{Intent: string(messages.IntentDraining), Reason: reason})
 }
 
+// say tells the status, and repeats that until it is answered: what takes it may die with it in hand.
 func (w *Worker) say(p *messages.StatusParams) {
 	w.f.t.Helper()
 	w.mu.Lock()
 	w.is.draining = p.GetIntent() == string(messages.IntentDraining)
 	w.mu.Unlock()
-	if f := w.Ask(messages.VerbWorkerStatus, p); f.GetError() != nil {
-		w.f.t.Fatalf("testkit: worker %s: %s", w.Name(), f.GetError().GetText())
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	for {
+		again, stop := context.WithTimeout(ctx, sayAgain)
+		f := w.ask(again, messages.VerbWorkerStatus, p)
+		stop()
+		switch {
+		case f == nil && ctx.Err() == nil:
+			continue
+		case f == nil:
+			w.f.t.Fatalf("testkit: worker %s: nobody hears its status", w.Name())
+		case f.GetError() != nil:
+			w.f.t.Fatalf("testkit: worker %s: %s", w.Name(), f.GetError().GetText())
+		}
+		return
 	}
 }
 
+// sayAgain is how long a worker waits for the answer to its status.
+const sayAgain = 10 * time.Second
+
 // Ask sends a request and waits for its answer, a response or an error.
 func (w *Worker) Ask(verb messages.Verb, params proto.Message) *messages.Frame {
+	w.f.t.Helper()
+	ctx, cancel := w.f.patience()
+	defer cancel()
+	f := w.ask(ctx, verb, params)
+	if f == nil {
+		w.f.t.Fatalf("testkit: worker %s: no answer to %s", w.Name(), verb)
+	}
+	return f
+}
+
+// ask is Ask, and nil where no answer comes.
+func (w *Worker) ask(ctx context.Context, verb messages.Verb, params proto.Message) *messages.Frame {
 	w.f.t.Helper()
 	w.mu.Lock()
 	w.requests++
@@ -390,13 +432,10 @@ func (w *Worker) Ask(verb messages.Verb, params proto.Message) *messages.Frame {
 	}
 	answer := l.expect(id)
 	w.Send(&messages.Frame{Id: id, Body: &messages.Frame_Request{Request: messages.NewRequest(verb, params)}})
-	ctx, cancel := w.f.patience()
-	defer cancel()
 	select {
 	case f := <-answer:
 		return f
 	case <-ctx.Done():
-		w.f.t.Fatalf("testkit: worker %s: no answer to %s", w.Name(), verb)
 		return nil
 	}
 }

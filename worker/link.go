@@ -241,12 +241,22 @@ func (s *session) watch() ending {
 				return ending{err: errWriteStuck}
 			}
 			s.ping()
+			s.announceAgain()
 		case <-a.changed:
 		case <-a.gone.Done():
 		}
 		if end, leaves := s.leaves(); leaves {
 			return end
 		}
+	}
+}
+
+// announceAgain repeats an announcement that is not answered.
+func (s *session) announceAgain() {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if s.announced && !s.told {
+		s.a.announce()
 	}
 }
 

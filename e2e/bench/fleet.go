@@ -21,6 +21,8 @@ type fleet struct {
 	mu    sync.Mutex
 	conns []*websocket.Conn
 	wg    sync.WaitGroup
+	// answered gets one for each announcement that was answered.
+	answered chan struct{}
 	// refused counts the dials that were asked to come again later.
 	refused atomic.Int64
 }
@@ -38,6 +40,7 @@ func (f *fleet) enroll(ctx context.Context, s *server, n int) error {
 		return err
 	}
 	failed := make(chan error, n)
+	f.answered = make(chan struct{}, n)
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
@@ -101,8 +104,12 @@ func (f *fleet) dial(ctx context.Context, s *server, token string) (busy bool, e
 	}
 	f.wg.Go(func() { // answers pings until the socket closes
 		for {
-			if _, _, err := conn.Read(ctx); err != nil {
+			_, data, err := conn.Read(ctx)
+			if err != nil {
 				return
+			}
+			if frame, err := messages.DecodeFrame(data, messages.CodingProtobuf); err == nil && frame.GetId() == announcement {
+				f.answered <- struct{}{}
 			}
 		}
 	})

@@ -121,6 +121,21 @@ func reportSizes(ctx context.Context, p plan, r report) error {
 			r.line(fmt.Sprintf("%d workers connect at once", workers), "all enrolled in %s, %d dials told to come later", round(took), refused)
 			return err
 		}},
+		{"leave", func() error {
+			ended, unlisted, err := departures(ctx, p, 10*p.rounds)
+			r.line("an idle worker, from SIGTERM to its end", "p50 %s, p99 %s", round(ended.p50), round(ended.p99))
+			r.line("an idle worker, from SIGTERM until it is not listed", "p50 %s, p99 %s", round(unlisted.p50), round(unlisted.p99))
+			return err
+		}},
+		{"exodus", func() error {
+			workers := p.size(1000)
+			x, err := drainFleet(ctx, p, workers)
+			r.line(fmt.Sprintf("%d workers drain at once", workers), "all announced in %s, gone %s after they closed", round(x.announced), round(x.gone))
+			r.line("  the longest worker list meanwhile", "%s", round(x.longest))
+			r.line("  a step that another worker matches, before", "p50 %s, p99 %s", round(x.before.p50), round(x.before.p99))
+			r.line("  a step that another worker matches, meanwhile", "p50 %s, p99 %s", round(x.during.p50), round(x.during.p99))
+			return err
+		}},
 		{"output", func() error {
 			for _, followed := range []bool{false, true} {
 				o, err := output(ctx, p, 10*many, followed)
