@@ -146,6 +146,27 @@ func TestDrain_ABusyWorkerIsSeenToDrainAndGetsNothingNew(t *testing.T) {
 	exactlyOnce(t, ledger.entries(t), 3)
 }
 
+// Ctrl-C goes to the whole group of the worker. Its steps are not in that.
+func TestDrain_CtrlCDoesNotReachTheSteps(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	w := f.jsonWorker("w", "--label", "pool=a")
+	ledger := newLedger(f)
+	id := f.detach(flow(step("long", "trap 'echo caught a signal' INT TERM HUP\n"+ledger.gate(), "labels: {pool: a}")))
+	ledger.started(t, "long", 1, 20*time.Second)
+	if err := syscall.Kill(-w.pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	w.line(10*time.Second, "a second signal kills it")
+	f.workerIs("w", "draining", 10*time.Second)
+	ledger.open(t)
+	w.leftFor(20*time.Second, "signal")
+	f.ends(id, 10*time.Second, "succeeded")
+	if logs := string(f.logs(id)); logs != "" {
+		t.Errorf("the step says %q", logs)
+	}
+}
+
 func TestDrain_AWorkerWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "--grace-window", "30s")

@@ -69,6 +69,12 @@ func (a *Agent) announce() {
 		return
 	}
 	s.status, s.told, s.announced = s.newID(), false, a.life.stage != working
+	a.say(s)
+}
+
+// say sends the announcement, for the first time or again. The caller holds a.mu.
+func (a *Agent) say(s *session) {
+	s.saidAt = time.Now()
 	a.out.say(requestFrame(s.status, messages.VerbWorkerStatus, &messages.StatusParams{
 		SlotsOffered: int32(a.life.slotsOffered()), Intent: string(a.life.intent()), Reason: a.life.said,
 		Health: string(messages.HealthOK),

@@ -573,6 +573,23 @@ func TestAgent_ADrainingWorkerThatCannotComeBack(t *testing.T) {
 	}
 }
 
+func TestAgent_AnAnnouncementIsRepeatedUntilItIsAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, untilStopped).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		o.agent.Drain(StopSignal)
+		first := c.expect("status draining signal")
+		again := c.expect("status draining signal")
+		if first.GetId() != again.GetId() {
+			t.Errorf("it is another request: %s, then %s", first.GetId(), again.GetId())
+		}
+		c.send(responseTo(first.GetId(), messages.VerbWorkerStatus, &messages.StatusResult{}))
+		c.silent(time.Hour)
+	})
+}
+
 func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 	// The status comes before the answer, so that whoever has the answer knows what came of the order.
 	order := func(c *conn, action, status string) *messages.Frame {
@@ -582,6 +599,10 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 		c.expect(action + " response")
 		return f
 	}
+	hear := func(c *conn, f *messages.Frame) {
+		c.t.Helper()
+		c.send(responseTo(f.GetId(), messages.VerbWorkerStatus, &messages.StatusResult{}))
+	}
 	t.Run("while a step runs", func(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			o := startAgent(t, untilStopped, func(c *Config) {
@@ -590,7 +611,7 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 			c := o.enrolled()
 			c.dispatch("d1", 1)
 			c.takes("d1")
-			order(c, "drain", "status draining maintenance")
+			hear(c, order(c, "drain", "status draining maintenance"))
 			c.silent(30 * time.Second)
 			if f := order(c, "resume", "status none"); f.GetRequest().GetWorkerStatus().GetSlotsOffered() != 1 {
 				t.Errorf("%v", f)
@@ -625,7 +646,7 @@ func TestAgent_ResumeTakesAnOrderBack(t *testing.T) {
 			c.takes("d1")
 			order(c, "drain", "status draining maintenance")
 			o.agent.Drain(StopSignal)
-			order(c, "resume", "status draining maintenance")
+			hear(c, order(c, "resume", "status draining maintenance"))
 			c.silent(time.Minute)
 		})
 	})

@@ -71,7 +71,8 @@ type session struct {
 	status    string // the id of the last announcement, or empty
 	told      bool   // it was answered
 	announced bool   // it says that the worker drains
-	writing   bool   // frames were taken that may not be written yet
+	saidAt    time.Time
+	writing   bool // frames were taken that may not be written yet
 	promises  promises
 }
 
@@ -255,8 +256,8 @@ func (s *session) watch() ending {
 func (s *session) announceAgain() {
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
-	if s.announced && !s.told {
-		s.a.announce()
+	if s.announced && !s.told && time.Since(s.saidAt) >= s.terms.ping {
+		s.a.say(s)
 	}
 }
 
