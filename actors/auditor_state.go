@@ -27,8 +27,8 @@ type books struct {
 	refusals map[string]time.Time // workers that refused, and until when they get nothing
 	parked   int
 	absent   map[address]bool // runs that move, steps that run and leases that have no actor
-	// full: new work is refused for want of space. A run that goes on has to wait with its next steps, and reserves slots for
-	// them whenever it tries.
+	// full: commits are refused for want of space. A run that goes on has to wait with its next steps, and reserves slots for
+	// them whenever it tries; a step that has left the line for a slot may have to wait with its dispatch.
 	full bool
 }
 
@@ -139,7 +139,7 @@ func (b *books) auditSlots() []finding {
 	for _, w := range b.waits {
 		waits[w.placement.Requirement()] += w.count
 	}
-	if !maps.Equal(waits, b.waiting) { // every run stands its waiting steps in line again
+	if !maps.Equal(waits, b.waiting) && !b.full { // every run stands its waiting steps in line again
 		f = append(f, finding{kindScheduler, kindScheduler, fmt.Sprintf("has %v in line, and the journal %v", b.waiting, waits), routerOf(kindRun)})
 	}
 	return f
@@ -160,8 +160,8 @@ func (b *books) withoutClaims(worker string, leases []string) []string {
 // auditMatches: nothing waits beside a free match, refusals of a moment ago apart.
 func (b *books) auditMatches() []finding {
 	var f []finding
-	if b.parked > 0 {
-		return nil // a step that was refused waits for the pool to change
+	if b.parked > 0 || b.full {
+		return nil // a step that was refused waits for the pool to change, and any may wait for space
 	}
 	for _, wait := range b.waits {
 		p := wait.placement

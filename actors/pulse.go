@@ -12,6 +12,8 @@ type pulse struct {
 	every time.Duration
 	beat  atomic.Pointer[time.Time]
 	awake atomic.Pointer[time.Time]
+	// hold is called before each beat; nil: nothing is.
+	hold func()
 }
 
 // stillBeats is how many beats have to be missed: a busy machine delays one or two.
@@ -45,6 +47,9 @@ func (p *pulse) run(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-ticker.C:
+			if p.hold != nil {
+				p.hold()
+			}
 			now := time.Now() // that of the tick is from before the stall
 			p.look(now)
 			p.beat.Store(&now)

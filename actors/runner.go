@@ -522,5 +522,13 @@ func giveUp(cmd any) {
 		c.answer.give(nil, err)
 	case revokeToken:
 		c.answer.give(nil, err)
+	case drainWorker:
+		c.answer.give(nil, err)
+	case pauseWorker:
+		c.answer.give(nil, err)
+	case resumeWork:
+		c.answer.give(nil, err)
+	case awaitGone:
+		c.answer.give(nil, err)
 	}
 }

@@ -178,7 +178,9 @@ func pointsOf(t *testing.T, s story) []testkit.PanicAt {
 	count := func(p actors.Point) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !over && p.Stage != "received" { // a panic there loses what one at decided loses
+		// A panic at received loses what one at decided loses, and one of a session costs its peer the socket: not every worker
+		// here dials again.
+		if !over && p.Stage != "received" && p.Kind != "session" {
 			seen[testkit.PanicAt{Stage: p.Stage, Kind: p.Kind, Command: p.Command}]++
 		}
 	}

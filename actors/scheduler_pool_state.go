@@ -15,6 +15,8 @@ type poolWorker struct {
 	hasClaims    bool // some of its slots may be taken by claims
 	refusedUntil time.Time
 	refusals     int
+	// stale: it has changed, as a choice of it has shown, and its news is still on the way.
+	stale bool
 }
 
 // workerStirred says that a worker reported: it may have room again.
@@ -30,7 +32,7 @@ func (w *poolWorker) candidate() messages.Candidate {
 // free is how many slots the worker may be given work for. A pause ends with the timer, which serves those who wait, and
 // not by itself: a step that comes in between would be served before them.
 func (w *poolWorker) free() int {
-	if w.status != messages.WorkerIdle || !w.refusedUntil.IsZero() {
+	if w.status != messages.WorkerIdle || !w.refusedUntil.IsZero() || w.stale {
 		return 0
 	}
 	return w.capacity - w.taken
@@ -55,7 +57,7 @@ func (s *schedulerState) know(c workerKnown, d *decision) {
 		s.unpause(w)
 		w.refusals = 0
 	}
-	w.workerKnown = c
+	w.workerKnown, w.stale = c, false
 	w.traits = c.labels.String() + "\x00" + c.platform + "/" + c.arch
 	s.claimed(w)
 	if !s.struck(w, d) {

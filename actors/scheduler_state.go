@@ -78,7 +78,8 @@ const (
 
 func newScheduler(epoch uint64, loopback bool) *schedulerState {
 	return &schedulerState{
-		epoch: epoch, loopback: loopback, workers: make(map[string]*poolWorker), classes: make(map[string]*demandClass),
+		// The tickets of one scheduler are none of another's: what comes back late means nobody else.
+		epoch: epoch, tickets: epoch << 32, loopback: loopback, workers: make(map[string]*poolWorker), classes: make(map[string]*demandClass),
 		offers: make(map[string]*offer), lined: make(map[string]*offer), taken: make(map[string]*slot), paused: make(map[string]bool),
 	}
 }
@@ -329,6 +330,10 @@ func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
 		return
 	}
 	if s.struck(w, d) {
+		return
+	}
+	if c.stale && w.name == sl.choice.worker && w.version == sl.choice.version { // it would be chosen again at once, and again for nothing
+		w.stale = true
 		return
 	}
 	if c.refusedBy != "" {

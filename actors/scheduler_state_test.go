@@ -87,7 +87,7 @@ func (p *pool) draw() any {
 		}
 	case 7: // a choice that is not taken
 		if s, ok := pick(t, "slot", p.slots); ok {
-			return releaseSlot{dispatchID: s.dispatchID, ticket: s.ticket}
+			return releaseSlot{dispatchID: s.dispatchID, ticket: s.ticket, stale: rapid.Bool().Draw(t, "stale")}
 		}
 	case 8:
 		if p.asked != nil && rapid.IntRange(0, 2).Draw(t, "again") == 2 {
@@ -163,7 +163,7 @@ func TestScheduler_DecidesLikeItsTwin(t *testing.T) {
 
 func schedulerStory(t *rapid.T) {
 	p := &pool{
-		t: t, s: newScheduler(1, false), twin: &twin{taken: make(map[string]twinSlot)}, at: walkNow(), versions: make(map[string]uint64),
+		t: t, s: newScheduler(1, false), twin: newTwin(1), at: walkNow(), versions: make(map[string]uint64),
 	}
 	for range rapid.IntRange(1, 60).Draw(t, "commands") {
 		cmd := p.draw()
@@ -218,7 +218,9 @@ func (p *pool) compare(cmd any, d decision, dead []string) {
 	}
 	taken := make(map[string]twinSlot)
 	for id, s := range p.s.taken {
-		taken[id] = twinSlot{worker: s.worker, queueID: s.queueID, ticket: s.choice.ticket, generation: s.generation}
+		taken[id] = twinSlot{
+			worker: s.worker, queueID: s.queueID, ticket: s.choice.ticket, generation: s.generation, chosen: s.choice.worker, version: s.choice.version,
+		}
 		if s.generation == claimedSlot {
 			taken[id] = twinSlot{worker: s.worker, claim: true}
 		}

@@ -19,10 +19,15 @@ type twin struct {
 	told    []twinTold // since it was last asked
 }
 
+func newTwin(epoch uint64) *twin {
+	return &twin{taken: make(map[string]twinSlot), tickets: epoch << 32}
+}
+
 type twinWorker struct {
 	workerKnown
 	until    time.Time // of its pause after a refusal; zero: none
 	refusals int
+	stale    bool
 }
 
 type twinOffer struct {
@@ -36,6 +41,8 @@ type twinSlot struct {
 	ticket          uint64
 	generation      uint32 // of the lease; 0: a choice
 	claim           bool
+	chosen          string
+	version         uint64 // of the worker that was chosen
 }
 
 // twinTold is a slot that was given, to a step in line or to a run's question.
@@ -65,7 +72,7 @@ func (w *twin) offer(queueID string) *twinOffer {
 func (w *twin) drop(fn func(*twinOffer) bool) { w.offers = slices.DeleteFunc(w.offers, fn) }
 
 func (w *twin) free(x *twinWorker) int {
-	if x.status != messages.WorkerIdle || !x.until.IsZero() {
+	if x.status != messages.WorkerIdle || !x.until.IsZero() || x.stale {
 		return 0
 	}
 	n := x.capacity
@@ -102,7 +109,7 @@ func (w *twin) best(p messages.Placement) *twinWorker {
 
 func (w *twin) give(dispatchID, queueID string, x *twinWorker) {
 	w.tickets++
-	w.taken[dispatchID] = twinSlot{worker: x.name, queueID: queueID, ticket: w.tickets}
+	w.taken[dispatchID] = twinSlot{worker: x.name, queueID: queueID, ticket: w.tickets, chosen: x.name, version: x.version}
 	w.told = append(w.told, twinTold{dispatchID, x.name, w.tickets})
 }
 
@@ -147,6 +154,8 @@ func (w *twin) release(c releaseSlot, now time.Time) {
 	x := w.worker(s.worker)
 	switch {
 	case x == nil:
+	case c.stale && x.name == s.chosen && x.version == s.version:
+		x.stale = true
 	case c.refusedBy != "":
 		x.until = now.Add(min(refusalPause<<min(x.refusals, 8), refusalPauseMax))
 		x.refusals++
@@ -198,7 +207,7 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 		}
 	case holdSlot:
 		old, had := w.taken[c.dispatchID]
-		w.taken[c.dispatchID] = twinSlot{c.worker, old.queueID, old.ticket, c.generation, false}
+		w.taken[c.dispatchID] = twinSlot{worker: c.worker, queueID: old.queueID, ticket: old.ticket, generation: c.generation, chosen: old.chosen, version: old.version}
 		w.drop(func(o *twinOffer) bool { return o.dispatchID == c.dispatchID && !o.assigned })
 		if had && old.worker != c.worker && w.worker(old.worker) != nil {
 			w.changed()
@@ -216,7 +225,7 @@ func (w *twin) take(cmd any, now time.Time) (dead []string) {
 		if x.instance != c.instance {
 			x.until, x.refusals = time.Time{}, 0
 		}
-		x.workerKnown = c
+		x.workerKnown, x.stale = c, false
 		maps.DeleteFunc(w.taken, func(id string, sl twinSlot) bool {
 			return sl.claim && sl.worker == c.name && !slices.Contains(c.claimed, id)
 		})

@@ -59,6 +59,8 @@ func (s *schedulerState) reason(c *demandClass) string {
 			refused++
 		case w.taken >= w.capacity:
 			busy++
+		case w.stale:
+			out = append(out, w.name+" has just changed")
 		}
 	}
 	switch {

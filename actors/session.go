@@ -146,6 +146,7 @@ func (s *session) Receive(ctx actor.Context) {
 		s.info.received(msg)
 		if s.socket != nil {
 			<-s.socket.room
+			s.sys.hook(pointDecided, s.self, msg)
 			s.frame(msg.frame)
 		}
 	case redeemed:

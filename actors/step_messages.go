@@ -64,7 +64,9 @@ type releaseSlot struct {
 	ticket     uint64
 	// refusedBy is the worker that refused the dispatch, which is no sign of a free slot there.
 	refusedBy string
-	from      address
+	// stale: the worker is not what it was when it was chosen.
+	stale bool
+	from  address
 	// generation of the lease that says it; 0: whichever holds it.
 	generation uint32
 }

@@ -370,7 +370,7 @@ func (s stepState) refused(c commitRefused) (stepState, decision) {
 	if a, ok := c.cmd.(assignStep); ok {
 		s.schedulerEpoch = 0
 		s.offers++
-		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: a.dispatchID, ticket: a.choice.ticket}}}}
+		return s, decision{effects: []effect{tell{schedulerAddress(), releaseSlot{dispatchID: a.dispatchID, ticket: a.choice.ticket, stale: true}}}}
 	}
 	return s, decision{} // whoever asked asks again
 }

@@ -41,12 +41,14 @@ type Config struct {
 	// Lose tells of what an actor has received whether it is lost. It is for tests of tests, which have to see that
 	// something does not arrive; it is nil otherwise.
 	Lose func(Point) bool
+	// Beat is called before the process notes that it is not standing still. Tests sleep in it; it is nil otherwise.
+	Beat func()
 }
 
 // A Point is a place in an actor's handling of a command.
 type Point struct {
 	// Stage is received (before anything is decided), decided (before the commit) or committed (after it, before its
-	// effects).
+	// effects). A session commits nothing: it has decided when it has taken a frame.
 	Stage string
 	// Kind and ID name the actor.
 	Kind, ID string
@@ -151,6 +153,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	sys.admit = newAdmission()
 	sys.edges.init()
 	sys.pulse.init(sys.timing.grace)
+	sys.pulse.hold = cfg.Beat
 	sys.edges.run(func() { sys.pulse.run(sys.edges.ctx.Done()) })
 	sys.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(cfg.Logger) }))
 	sys.makeProps()

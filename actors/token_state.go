@@ -82,6 +82,11 @@ func stepToken(t tokenState, batch []any, at moment) (tokenState, decision) {
 			changed = t.revoke(c, &d, at) || changed
 		case expiryElapsed:
 			changed = t.expire(&d, at) || changed
+		case poisoned:
+			if r, ok := c.cmd.(redeemToken); ok {
+				fault := messages.Faultf(messages.CodeInternal, "internal error: see the orchestrator's log")
+				d.then(tell{r.session, redeemed{request: r.request, fault: fault}})
+			}
 		case tokenGoneNoted:
 			t.gone[c.worker] = true
 		case retireToken:

@@ -224,7 +224,7 @@ func leaseCommands() map[string]func() any {
 		"came without it":    func() any { return leaseLost{reason: "gone", untaken: true} },
 		"claimed":            func() any { return claimLease{lease: "r.0.1/1", worker: "a", instance: "i", version: 7} },
 		"claimed by another": func() any { return claimLease{lease: "r.0.1/1", worker: "b", instance: "x", version: 7} },
-		"step adopted":       func() any { return leaseNoted{"r.0.1/1", true} },
+		"step adopted":       func() any { return leaseNoted{lease: "r.0.1/1", adopted: true} },
 		"grace elapsed":      func() any { return graceElapsed{} },
 		"flush elapsed":      func() any { return flushElapsed{} },
 		"backstop elapsed":   func() any { return backstopElapsed{} },

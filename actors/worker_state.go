@@ -221,6 +221,8 @@ func stepWorker(w workerState, cmd any, at moment) (workerState, decision) {
 				Id: c.lease, Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{Reason: "cancelled", Force: c.force}},
 			}}}}
 		}
+	case poisoned:
+		return w, w.poisoned(c)
 	case workerNoted:
 		w.told = c.version
 		w.freeSettled()
@@ -282,6 +284,21 @@ func (w workerState) enroll(c enrollWorker, at moment) (workerState, decision) {
 		return w, decision{effects: []effect{probe{w.session, probeTime}}}
 	}
 	return w.admit(c, at)
+}
+
+// poisoned answers for a command that is given up. A lease that cannot be sent, or cancelled, would be asked for for ever:
+// it is given up too.
+func (w workerState) poisoned(c poisoned) decision {
+	switch cmd := c.cmd.(type) {
+	case enrollWorker:
+		return w.refuse(cmd, messages.Faultf(messages.CodeInternal, "internal error: see the orchestrator's log"))
+	case leaseHere:
+		return decision{effects: []effect{tell{leaseAddress(cmd.lease), c}}}
+	case cancelDispatch:
+		return decision{effects: []effect{tell{leaseAddress(cmd.lease), c}}}
+	default:
+		return decision{}
+	}
 }
 
 func (w workerState) alreadyConnected() *messages.Fault {

@@ -13,11 +13,20 @@ import (
 // Do asks the orchestrator for a verb, as a client does. Errors are *messages.Fault. emit takes the events of a verb that
 // streams, and may be nil for the others.
 func (f *Fleet) Do(ctx context.Context, verb messages.Verb, params proto.Message, emit actors.Emit) (proto.Message, error) {
-	system := f.System()
+	f.mu.Lock()
+	system, alive := f.system, f.alive
+	f.mu.Unlock()
 	if system == nil {
 		return nil, messages.Faultf(messages.CodeUnavailable, "the orchestrator is down")
 	}
-	return system.Do(ctx, verb, params, emit)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(alive, func() { cancel(context.Cause(alive)) })()
+	result, err := system.Do(ctx, verb, params, emit)
+	if cause := context.Cause(alive); err != nil && ctx.Err() != nil && cause != nil {
+		return nil, cause // whatever a dead process has to say of it
+	}
+	return result, err
 }
 
 // ask is Do for what has to work.
@@ -30,6 +39,13 @@ func ask[R proto.Message](f *Fleet, verb messages.Verb, params proto.Message) R 
 		f.t.Fatalf("testkit: %s: %v", verb, err)
 	}
 	return got.(R)
+}
+
+// Ask is Do for a client that waits for an orchestrator which is down or goes down. Errors are *messages.Fault.
+func (f *Fleet) Ask(verb messages.Verb, params proto.Message) (proto.Message, error) {
+	ctx, cancel := f.patience()
+	defer cancel()
+	return f.insist(ctx, verb, params)
 }
 
 // Queue lists the steps that wait, the oldest first.

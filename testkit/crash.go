@@ -19,6 +19,7 @@ func (f *Fleet) Crash() {
 	f.mu.Lock()
 	system, store, workers := f.system, f.store, f.workers
 	f.system = nil
+	f.dies(messages.Faultf(messages.CodeUnavailable, "the orchestrator has died"))
 	f.mu.Unlock()
 	if system == nil {
 		f.t.Error("testkit: the orchestrator is down already")

@@ -23,8 +23,9 @@ type Dispatch struct {
 	w *Worker
 
 	// Guarded by the worker's mutex.
-	frame             string // the id of its frames: dispatch/generation, as of now
-	waiting           bool   // the orchestrator has not said yet whether it goes on
+	frame             string    // the id of its frames: dispatch/generation, as of now
+	waiting           bool      // the orchestrator has not said yet whether it goes on
+	fence             time.Time // when its keeper kills it, unless it goes on before; zero: never
 	acceptedAt        time.Time
 	endedAt           time.Time
 	output            []*messages.OutputChunk
@@ -52,6 +53,9 @@ func (d *Dispatch) end() {
 		d.endedAt = time.Now()
 	}
 }
+
+// refused tells whether the worker has refused it; mu is held.
+func (d *Dispatch) refused() bool { return d.last.GetError() != nil }
 
 // Accept takes the dispatch.
 func (d *Dispatch) Accept() *Dispatch {
@@ -163,7 +167,7 @@ func (d *Dispatch) event(e *messages.Event) {
 // goOn has the dispatch go on under a generation; mu is held.
 func (d *Dispatch) goOn(generation uint32) {
 	delete(d.w.known, d.frame)
-	d.frame, d.waiting = fmt.Sprintf("%s/%d", d.ID(), generation), false
+	d.frame, d.waiting, d.fence = fmt.Sprintf("%s/%d", d.ID(), generation), false, time.Time{}
 	d.w.known[d.frame] = d
 }
 
@@ -262,11 +266,28 @@ func (d *Dispatch) Deliver() {
 	}
 }
 
+// Done tells whether the orchestrator has the result, or does not need it.
+func (d *Dispatch) Done() bool {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.done
+}
+
 // WaitAcked waits until that much output is durable.
 func (d *Dispatch) WaitAcked(offset uint32) {
 	d.w.f.t.Helper()
 	d.wait("has less output acknowledged", func() bool { return d.acked >= offset })
 }
+
+// Generation is the one that the dispatch goes on under, above that of its lease once it was adopted.
+func (d *Dispatch) Generation() uint32 {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.generation()
+}
+
+// Adopted tells whether the dispatch goes on under a later generation than its first.
+func (d *Dispatch) Adopted() bool { return d.Generation() > d.Params.GetGeneration() }
 
 // Aborted tells whether the worker had to forget the dispatch when it came back.
 func (d *Dispatch) Aborted() bool {

@@ -32,7 +32,9 @@ type Fleet struct {
 	lines    *logLines
 
 	mu       sync.Mutex
-	system   *actors.System // nil while it is down
+	system   *actors.System  // nil while it is down
+	alive    context.Context //nolint:containedctx // the life of that process, which its clients notice the end of
+	dies     context.CancelCauseFunc
 	store    *memstore.Store
 	snapshot memstore.Snapshot
 	crashes  int
@@ -79,7 +81,7 @@ func (f *Fleet) boot() error {
 	system, err := actors.Start(f.ctx, actors.Config{
 		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
 		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
-		Lose: f.settings.lose, Retention: f.settings.retention, AuditEvery: f.settings.auditEvery,
+		Lose: f.settings.lose, Beat: f.settings.beat, Retention: f.settings.retention, AuditEvery: f.settings.auditEvery,
 	})
 	if err != nil {
 		f.snapshot = store.Crash() // what the boot has committed stays
@@ -87,6 +89,7 @@ func (f *Fleet) boot() error {
 	}
 	f.mu.Lock()
 	f.system, f.store = system, store
+	f.alive, f.dies = context.WithCancelCause(f.ctx)
 	f.mu.Unlock()
 	f.boots.ring()
 	return nil
@@ -99,7 +102,7 @@ func (f *Fleet) hook() func(actors.Point) {
 	}
 	return func(p actors.Point) {
 		for _, h := range hooks {
-			h(p)
+			h(f, p)
 		}
 	}
 }

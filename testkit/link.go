@@ -81,13 +81,14 @@ func (w *Worker) down(l *link, why *messages.Fault) {
 	w.link, w.fault, w.downSince = nil, why, time.Now()
 }
 
-// dialUntilAnswered dials again where no answer comes: the question, or the answer, may have been lost with an actor or
-// with the orchestrator.
+// dialUntilAnswered dials again where no answer comes: the question, or the answer, may have been lost with an actor, with
+// its socket, or with the orchestrator.
 func (w *Worker) dialUntilAnswered(ctx context.Context, forget bool) error {
 	for {
 		err := w.dial(ctx, forget)
 		var fault *messages.Fault
-		answered := errors.As(err, &fault) && fault.Code != messages.CodeNotReady && fault.Code != messages.CodeUnavailable
+		answered := errors.As(err, &fault) && fault.Code != messages.CodeNotReady && fault.Code != messages.CodeUnavailable &&
+			fault.Code != messages.CodeInternal
 		if err == nil || answered || ctx.Err() != nil || !w.f.sleep(redialPause) {
 			return err
 		}
@@ -112,7 +113,7 @@ func (w *Worker) dial(ctx context.Context, forget bool) error {
 	}
 	w.mu.Lock()
 	w.resume(result, forget)
-	w.name, w.link, w.fault = result.GetWorker(), l, nil
+	w.name, w.link, w.fault, w.downSince = result.GetWorker(), l, nil, time.Time{}
 	w.killAfter = messages.Duration(result.GetGraceMs() - result.GetKillMarginMs())
 	again := w.unfinished()
 	w.mu.Unlock()
@@ -166,6 +167,9 @@ func (w *Worker) introduction(forget bool) *messages.EnrollParams {
 	}
 	if !forget {
 		for _, d := range w.unfinished() {
+			if d.refused() {
+				continue // that it is not named says so
+			}
 			p.InFlight = append(p.InFlight, &messages.InFlight{
 				DispatchId: d.ID(), Generation: d.generation(), State: "running", OutputOffset: d.offset,
 				Result: d.last.GetResponse().GetWorkerDispatch(),
@@ -183,12 +187,13 @@ func (w *Worker) resume(result *messages.EnrollResult, forget bool) {
 	}
 	for _, d := range slices.Collect(maps.Values(w.known)) {
 		switch v := verdicts[d.ID()]; {
-		case forget || v.GetAction() == "abort":
+		case forget || d.refused() || v.GetAction() == "abort":
 			w.abort(d)
 		case v.GetAction() == "resume":
 			d.goOn(v.GetGeneration())
 		default:
 			d.waiting = true
+			d.fence = w.fenceOf(d)
 		}
 	}
 	w.early = make(map[string]bool)
@@ -196,9 +201,24 @@ func (w *Worker) resume(result *messages.EnrollResult, forget bool) {
 
 // abort kills a dispatch that is not the worker's any more; mu is held.
 func (w *Worker) abort(d *Dispatch) {
+	if d.fence.IsZero() {
+		d.fence = w.fenceOf(d)
+	}
+	if d.endedAt.IsZero() && !d.fence.IsZero() && d.fence.Before(time.Now()) {
+		d.endedAt = d.fence
+	}
 	d.end()
 	d.aborted = true
 	delete(w.known, d.frame)
+}
+
+// fenceOf is when the keeper of a dispatch kills it, which was in flight when the connection went; zero: it was not; mu is
+// held.
+func (w *Worker) fenceOf(d *Dispatch) time.Time {
+	if w.downSince.IsZero() || w.downSince.Before(d.acceptedAt) {
+		return time.Time{}
+	}
+	return w.downSince.Add(w.killAfter)
 }
 
 // unfinished is what is known and not done, in the order of arrival; mu is held.
@@ -299,7 +319,11 @@ func (w *Worker) take(l *link, frame *messages.Frame) {
 			d.acked = max(d.acked, body.Ack.GetOffset())
 			d.acks++
 			if body.Ack.GetDone() {
-				d.done, d.aborted = true, d.aborted || d.last == nil
+				d.done = true
+				if d.last == nil { // it was given up over there
+					w.abort(d)
+				}
+				d.waiting = false
 				d.end()
 				delete(w.known, d.frame)
 			}

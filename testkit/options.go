@@ -3,7 +3,6 @@ package testkit
 import (
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +20,9 @@ type settings struct {
 	shipEnv      []string
 	retention    actors.Retention
 	auditEvery   time.Duration
-	hooks        []func(actors.Point)
+	hooks        []func(*Fleet, actors.Point)
 	lose         func(actors.Point) bool
+	beat         func()
 	journal      memstore.Options
 	patience     time.Duration
 	log          slog.Handler
@@ -64,12 +64,26 @@ func WithPatience(d time.Duration) Option { return func(s *settings) { s.patienc
 // WithHook has fn called at each [actors.Point], by the actor itself: it may block or panic. The audit takes panics as
 // faults unless the test says with [WithFaults] that it makes some.
 func WithHook(fn func(actors.Point)) Option {
-	return func(s *settings) { s.hooks = append(s.hooks, fn) }
+	return func(s *settings) { s.hooks = append(s.hooks, func(_ *Fleet, p actors.Point) { fn(p) }) }
 }
 
 // WithLoss loses the messages to actors that fn says, which no message inside a process ever is: it shows that a test sees
 // what an orchestrator does that forgets something.
 func WithLoss(fn func(actors.Point) bool) Option { return func(s *settings) { s.lose = fn } }
+
+// WithStandstill has the process take it that it stood still for a while, from some time after its start on. What stands still
+// is up to the test, for in a bubble no time passes while anything goes on.
+func WithStandstill(from, while time.Duration) Option {
+	return func(s *settings) {
+		start := time.Now()
+		var once sync.Once
+		s.beat = func() {
+			if time.Since(start) >= from {
+				once.Do(func() { time.Sleep(while) })
+			}
+		}
+	}
+}
 
 // WithFaults says that the test breaks things by itself: the audit gives the actors time to repair them, and does not mind
 // that some have panicked.
@@ -86,44 +100,6 @@ func WithJournal(options memstore.Options) Option {
 
 // WithLog sends the orchestrator's log to h. Without it, the last part of the log is shown when the test has failed.
 func WithLog(h slog.Handler) Option { return func(s *settings) { s.log = h } }
-
-// A PanicAt is a place for a panic: the Nth time that a Point of that stage, kind of actor and command is reached. An
-// empty field is any, but for a stage before a decision, which has to be named: nothing has happened there.
-type PanicAt struct {
-	Stage, Kind, Command string
-	// ID is the actor's, or a part of it; empty is any.
-	ID string
-	// Nth counts from 1; 0 is 1. Times is how often it panics from then on; 0 is once.
-	Nth, Times int
-}
-
-// WithPanic panics at a place. It implies [WithFaults].
-func WithPanic(at PanicAt) Option {
-	var mu sync.Mutex
-	seen := 0
-	first := max(at.Nth, 1)
-	last := first + max(at.Times, 1) - 1
-	matches := func(want, have string) bool { return want == "" || want == have }
-	hook := func(p actors.Point) {
-		if at.Stage == "" && p.Stage == beforeAll {
-			return
-		}
-		if !matches(at.Stage, p.Stage) || !matches(at.Kind, p.Kind) || !matches(at.Command, p.Command) || !strings.Contains(p.ID, at.ID) {
-			return
-		}
-		mu.Lock()
-		seen++
-		n := seen
-		mu.Unlock()
-		if n >= first && n <= last {
-			panic("injected by the test, at " + p.Stage + " " + p.Kind + " " + p.Command)
-		}
-	}
-	return func(s *settings) {
-		s.hooks = append(s.hooks, hook)
-		s.faults = true
-	}
-}
 
 // beforeAll is the stage of a Point before anything has been decided.
 const beforeAll = "received"

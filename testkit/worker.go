@@ -214,11 +214,15 @@ type ReconnectOption func(*reconnect)
 
 type reconnect struct {
 	forget   bool
+	draining bool
 	instance string
 }
 
 // Forgetting has the worker come back without naming what it had in flight: it runs none of it any more.
 func Forgetting() ReconnectOption { return func(r *reconnect) { r.forget = true } }
+
+// StillDraining has the worker come back as one that drains, to deliver what it has.
+func StillDraining() ReconnectOption { return func(r *reconnect) { r.draining = true } }
 
 // AsNewInstance has the worker come back as another process, which knows nothing of the one before.
 func AsNewInstance() ReconnectOption {
@@ -239,6 +243,11 @@ func (w *Worker) TryReconnect(options ...ReconnectOption) error {
 	var r reconnect
 	for _, o := range options {
 		o(&r)
+	}
+	if r.draining {
+		w.mu.Lock()
+		w.is.draining = true
+		w.mu.Unlock()
 	}
 	if r.instance != "" {
 		r.instance = fmt.Sprintf("instance-%d", w.f.number("worker"))
@@ -366,6 +375,17 @@ func (w *Worker) nextOrder() order {
 		w.f.t.Fatalf("testkit: worker %s got no order", w.Name())
 	}
 	return got[0]
+}
+
+// Orders are what the worker was told to do, such as drain, and has not obeyed yet.
+func (w *Worker) Orders() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var actions []string
+	for _, o := range w.orders {
+		actions = append(actions, o.action)
+	}
+	return actions
 }
 
 // SayIdle reports that the worker has slots again, and waits for the answer.
