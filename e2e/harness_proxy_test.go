@@ -27,7 +27,11 @@ type proxy struct {
 type pair struct {
 	client, server net.Conn
 	dead           chan struct{} // closed: what is read from now on is thrown away, and nobody is told
+	dying          sync.Once
 }
+
+// swallow has the connection throw away what is read from now on.
+func (x *pair) swallow() { x.dying.Do(func() { close(x.dead) }) }
 
 // newProxy starts a proxy to an address. It ends with the test.
 func newProxy(t testing.TB, target string) *proxy {
@@ -63,7 +67,7 @@ func (p *proxy) accept() {
 		}
 		x := &pair{client: client, dead: make(chan struct{})}
 		if silent {
-			close(x.dead)
+			x.swallow()
 			p.keep(x)
 			continue
 		}
@@ -174,7 +178,7 @@ func (p *proxy) resume() {
 // told. New ones work.
 func (p *proxy) halfOpen() {
 	for _, x := range p.live() {
-		close(x.dead)
+		x.swallow()
 	}
 }
 
