@@ -12,12 +12,20 @@ const (
 	dispatcherThroughput = 300
 )
 
-// dispatcher runs mailboxes on goroutines that it uses again. A fresh goroutine for each wake-up would grow its stack
+// task is a piece of work, such as a mailbox with messages in it.
+type task interface{ process() }
+
+// taskFunc is a function as a task.
+type taskFunc func()
+
+func (f taskFunc) process() { f() }
+
+// dispatcher runs tasks on goroutines that it uses again. A fresh goroutine for each wake-up would grow its stack
 // anew every time, which costs a sixth of the processor under load. It never waits for a free one: an actor may block
 // in a commit, and holds its goroutine alone.
 type dispatcher struct {
 	mu      sync.Mutex
-	idle    []chan func()
+	idle    []chan task
 	stopped bool
 	wg      sync.WaitGroup
 }
@@ -28,40 +36,43 @@ var _ actor.Dispatcher = (*dispatcher)(nil)
 func (d *dispatcher) Throughput() int { return dispatcherThroughput }
 
 // Schedule implements actor.Dispatcher.
-func (d *dispatcher) Schedule(fn func()) {
+func (d *dispatcher) Schedule(fn func()) { d.start(taskFunc(fn)) }
+
+// start has a task done.
+func (d *dispatcher) start(t task) {
 	d.mu.Lock()
 	if n := len(d.idle); n > 0 {
 		next := d.idle[n-1] // the one that was used last: its stack is warm
 		d.idle[n-1] = nil
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
-		next <- fn
+		next <- t
 		return
 	}
 	if d.stopped { // a letter to an actor that has ended
 		d.mu.Unlock()
-		fn()
+		t.process()
 		return
 	}
 	d.wg.Add(1)
 	d.mu.Unlock()
-	go d.work(fn)
+	go d.work(t)
 }
 
-func (d *dispatcher) work(fn func()) {
+func (d *dispatcher) work(t task) {
 	defer d.wg.Done()
-	next := make(chan func(), 1)
-	for fn != nil {
-		fn()
+	next := make(chan task, 1)
+	for t != nil {
+		t.process()
 		if !d.rest(next) {
 			return
 		}
-		fn = <-next
+		t = <-next
 	}
 }
 
 // rest makes the goroutine idle, unless there are enough.
-func (d *dispatcher) rest(next chan func()) bool {
+func (d *dispatcher) rest(next chan task) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped || len(d.idle) >= dispatcherIdle {

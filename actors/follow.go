@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -40,58 +39,15 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 	if emit == nil {
 		return "", messages.Faultf(messages.CodeInvalid, "this verb streams")
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-
 	s := newStory(sys, run, emit)
+	defer s.close()
 	for _, c := range cursors {
 		s.offsets[c.GetDispatchId()] = uint64(c.GetOffset())
 	}
-	s.watch = func(dispatch string, done <-chan struct{}) {
-		grown, stop := sys.journal.WatchOutput(dispatch)
-		wg.Go(func() {
-			defer stop()
-			for {
-				select {
-				case <-grown:
-				case <-done:
-					return
-				case <-ctx.Done():
-					return
-				}
-				select {
-				case s.wakes <- dispatch:
-				case <-done:
-					return
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	defer s.close()
+	s.watch = sys.journal.WatchOutput()
 	if ended, err := s.replay(after); err != nil || ended != "" {
 		return ended, err
 	}
-
-	events := make(chan []persistence.Event)
-	failed := make(chan error, 1)
-	wg.Go(func() {
-		for {
-			batch, err := follower.Next(ctx)
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case events <- batch:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
 	// A quiet follower costs nothing: both timers run only while there is something to look at.
 	var partial, unseen <-chan time.Time
 	for {
@@ -101,17 +57,29 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 		if unseen == nil && s.unseen {
 			s.unseen, unseen = false, time.After(unseenAfter)
 		}
-		select {
-		case batch := <-events:
-			for _, e := range batch {
-				ended, err := s.event(e)
-				if err != nil || ended != "" {
-					return ended, err
-				}
+		events, err := follower.Take()
+		if errors.Is(err, persistence.ErrNotFound) {
+			err = messages.Faultf(messages.CodeNotFound, "no run %s: it ended long ago, and was removed just now", run)
+		}
+		if err != nil {
+			return "", err
+		}
+		for _, e := range events {
+			ended, err := s.event(e)
+			if err != nil || ended != "" {
+				return ended, err
 			}
-		case dispatch := <-s.wakes:
-			if err := s.output(dispatch); err != nil {
-				return "", err
+		}
+		if len(events) > 0 && ctx.Err() == nil {
+			continue
+		}
+		select {
+		case <-follower.Wake():
+		case <-s.watch.Grown():
+			for _, dispatch := range s.watch.Take() {
+				if err := s.output(dispatch); err != nil {
+					return "", err
+				}
 			}
 		case <-unseen: // what was printed before anybody watched
 			unseen = nil
@@ -125,11 +93,6 @@ func (sys *System) follow(ctx context.Context, follower *persistence.Follower, r
 			if err := s.partials(); err != nil {
 				return "", err
 			}
-		case err := <-failed:
-			if errors.Is(err, persistence.ErrNotFound) {
-				err = messages.Faultf(messages.CodeNotFound, "no run %s: it ended long ago, and was removed just now", run)
-			}
-			return "", err
 		case <-sys.failed:
 			return "", messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
 		case <-ctx.Done():
@@ -205,6 +168,22 @@ func (sys *System) namedStep(run, name string) (job, step string, err error) {
 	return "", "", messages.Faultf(messages.CodeNotFound, "run %s has no step %s", run, name)
 }
 
+// storyEvent is an event of a run as people get it. Those who follow the run share it.
+type storyEvent struct {
+	event *messages.RunEvent
+	end   *uint32 // the end of the output of the dispatch that the event ends, if that is known
+}
+
+// Number implements persistence.Numbered.
+func (e *storyEvent) Number(seq uint64) { e.event.Seq = uint32(seq) }
+
+// parts takes what is not for people out of an event.
+func (e *storyEvent) parts() {
+	if e.event.GetKind() != messages.EventStepOutput {
+		e.end, e.event.Offset = e.event.Offset, nil
+	}
+}
+
 // story tells a run's events with the output between them.
 type story struct {
 	sys     *System
@@ -214,23 +193,21 @@ type story struct {
 	tails   map[string]*tail // by dispatch
 	current map[[2]string]*tail
 	offsets map[string]uint64
-	wakes   chan string
-	unseen  bool                                        // a dispatch has begun that may have printed before it was watched
-	watch   func(dispatch string, done <-chan struct{}) // nil: nobody waits for more
+	unseen  bool                     // a dispatch has begun that may have printed before it was watched
+	watch   *persistence.OutputWatch // nil: nobody waits for more
 }
 
 func newStory(sys *System, run string, emit Emit) *story {
 	return &story{
 		sys: sys, run: run, emit: emit, tails: make(map[string]*tail), current: make(map[[2]string]*tail),
-		offsets: make(map[string]uint64), wakes: make(chan string, 16),
+		offsets: make(map[string]uint64),
 	}
 }
 
 func (s *story) close() {
-	for _, t := range s.tails {
-		close(t.done)
+	if s.watch != nil {
+		s.watch.Close()
 	}
-	s.tails = nil
 }
 
 // replay goes through the events that the client has had, to know which dispatches are under way. It returns the run's
@@ -278,7 +255,7 @@ func (s *story) note(r *messages.RunEvent) (over *tail) {
 		}
 	}
 	if r.GetKind() == messages.EventStepDispatched {
-		t := &tail{dispatch: r.GetDispatchId(), job: r.GetJob(), step: r.GetStep(), offset: s.offsets[r.GetDispatchId()], done: make(chan struct{})}
+		t := &tail{dispatch: r.GetDispatchId(), job: r.GetJob(), step: r.GetStep(), offset: s.offsets[r.GetDispatchId()]}
 		s.current[key], s.tails[t.dispatch] = t, t
 	}
 	return over
@@ -286,25 +263,29 @@ func (s *story) note(r *messages.RunEvent) (over *tail) {
 
 func (s *story) start(t *tail) {
 	if s.watch != nil {
-		s.watch(t.dispatch, t.done)
+		s.watch.Add(t.dispatch)
 		s.unseen = true
 	}
 }
 
 // event emits one event, after the output that belongs before it. It returns the run's status if it was the last.
 func (s *story) event(e persistence.Event) (messages.RunStatus, error) {
-	r := &messages.RunEvent{}
-	if err := proto.Unmarshal(e.Body, r); err != nil {
-		return "", err
+	fresh, ok := e.Value.(*storyEvent)
+	if !ok {
+		fresh = &storyEvent{event: &messages.RunEvent{}}
+		if err := proto.Unmarshal(e.Body, fresh.event); err != nil {
+			return "", err
+		}
+		fresh.parts()
+		fresh.Number(e.Seq)
 	}
+	r := fresh.event
 	if over := s.note(r); over != nil {
-		close(over.done)
-		if err := s.drain(over, true); err != nil {
+		if err := s.over(over, fresh.end); err != nil {
 			return "", err
 		}
 	}
 	s.seq = uint32(e.Seq)
-	r.Seq = s.seq
 	if err := s.emit(&messages.Event{Event: &messages.Event_Run{Run: r}}); err != nil {
 		return "", err
 	}
@@ -326,6 +307,17 @@ func endedBy(kind string) messages.RunStatus {
 	default:
 		return ""
 	}
+}
+
+// over emits the rest of what a dispatch has printed that has ended: up to the offset, if that is known.
+func (s *story) over(t *tail, end *uint32) error {
+	if s.watch != nil {
+		s.watch.Remove(t.dispatch)
+	}
+	if end != nil && uint64(*end) <= t.offset {
+		return s.pieces(t, t.flush(true))
+	}
+	return s.drain(t, true)
 }
 
 // output emits what a dispatch has printed since.

@@ -22,7 +22,6 @@ type tail struct {
 	stream              string // of what is held
 	at                  time.Time
 	aged                bool
-	done                chan struct{}
 }
 
 // piece is a line, or a part of one.

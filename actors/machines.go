@@ -15,7 +15,8 @@ import (
 
 // props makes the Props that all actors of a kind share: a Props of its own would cost each waiting step 500 bytes.
 func (sys *System) props(producer actor.Producer) *actor.Props {
-	return actor.PropsFromProducer(producer, actor.WithSupervisor(&supervision{sys}), actor.WithDispatcher(sys.dispatcher))
+	return actor.PropsFromProducer(producer, actor.WithSupervisor(&supervision{sys}), actor.WithDispatcher(sys.dispatcher),
+		actor.WithMailbox(func() actor.Mailbox { return &mailbox{dispatcher: sys.dispatcher} }))
 }
 
 func runnerProps[S any](sys *System, m *machine[S]) *actor.Props {

@@ -29,8 +29,9 @@ func (p *pulse) init(grace time.Duration) {
 // look returns when the process last found that it had stood still; zero: never.
 func (p *pulse) look(now time.Time) time.Time {
 	if last := p.beat.Load(); last != nil && now.Sub(*last) > stillBeats*p.every {
-		p.awake.Store(&now)
-		p.beat.Store(&now)
+		woken := now // a copy, so that the others need not be on the heap
+		p.awake.Store(&woken)
+		p.beat.Store(&woken)
 	}
 	if t := p.awake.Load(); t != nil {
 		return *t

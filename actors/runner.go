@@ -461,8 +461,22 @@ func (sys *System) commit(d decision) error {
 		Class: persistence.Class(d.class), Puts: make([]persistence.Put, len(d.writes)), Deletes: make([]persistence.Delete, len(d.erases)),
 		Conditions: make([]persistence.Condition, len(d.requires)), Appends: make([]persistence.Append, len(d.events)),
 	}
+	// The journal copies what it is given.
+	scratch, ok := sys.scratch.Get().(*[]byte)
+	if !ok {
+		scratch = new([]byte)
+	}
+	defer sys.scratch.Put(scratch)
+	buf := (*scratch)[:0]
+	encode := func(m proto.Message) ([]byte, error) {
+		start := len(buf)
+		var err error
+		buf, err = proto.MarshalOptions{}.MarshalAppend(buf, m)
+		*scratch = buf[:0]
+		return buf[start:len(buf):len(buf)], err
+	}
 	for i, w := range d.writes {
-		body, err := proto.Marshal(w.body)
+		body, err := encode(w.body)
 		if err != nil {
 			return fmt.Errorf("encode %s %s: %w", w.kind, w.id, err)
 		}
@@ -475,11 +489,13 @@ func (sys *System) commit(d decision) error {
 		c.Conditions[i] = persistence.Condition{Kind: persistence.Kind(q.kind), ID: q.id, Version: q.version}
 	}
 	for i, e := range d.events {
-		body, err := proto.Marshal(e)
+		body, err := encode(e)
 		if err != nil {
 			return fmt.Errorf("encode event of %s: %w", d.stream, err)
 		}
-		c.Appends[i] = persistence.Append{Stream: d.stream, Body: body, New: d.newStream && i == 0}
+		value := &storyEvent{event: e}
+		value.parts()
+		c.Appends[i] = persistence.Append{Stream: d.stream, Body: body, New: d.newStream && i == 0, Value: value}
 	}
 	if _, err := sys.journal.Commit(context.Background(), c); err != nil {
 		if errors.Is(err, persistence.ErrNoSpace) {

@@ -13,10 +13,23 @@ func (s stepState) leaseEnded(c leaseEnded, at moment) (stepState, decision) {
 		adopted := dispatchOf(c.lease) == s.dispatchID && generationOf(c.lease) < s.generation
 		return s, decision{effects: []effect{tell{leaseAddress(c.lease), leaseNoted{c.lease, adopted}}}}
 	}
-	o := c.outcome
-	if o.GetStatus() == outcomeRestart {
+	if c.outcome.GetStatus() == outcomeRestart {
 		return s.restarted(c, at)
 	}
+	s, d := s.dispatchEnded(c, at)
+	if c.outcome.GetEndedAt() != nil { // who follows need not look for output that there is none of
+		for _, e := range d.events {
+			if messages.EndsDispatch(e.GetKind()) {
+				e.Offset = &c.outcome.FinalOffset
+			}
+		}
+	}
+	return s, d
+}
+
+// dispatchEnded decides by how the dispatch ended.
+func (s stepState) dispatchEnded(c leaseEnded, at moment) (stepState, decision) {
+	o := c.outcome
 	noted := tell{leaseAddress(c.lease), leaseNoted{lease: c.lease}}
 	cancelled := !s.cancelAt.IsZero()
 	if o.GetStartedAt() != nil {

@@ -111,6 +111,7 @@ type System struct {
 	admit    *admission
 	failures *failureBook
 	counters counters
+	scratch  sync.Pool // of *[]byte, to encode commits in
 	// refusedAt is when a commit was last refused for want of space, in nanoseconds since 1970.
 	refusedAt atomic.Int64
 	ran       ranBook
@@ -303,6 +304,7 @@ type edges struct {
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
+	pool   dispatcher // of goroutines whose stacks have grown already
 }
 
 var errStopping = errors.New("the orchestrator stops")
@@ -316,7 +318,11 @@ func (e *edges) run(fn func()) bool {
 	if e.closed {
 		return false
 	}
-	e.wg.Go(fn)
+	e.wg.Add(1)
+	e.pool.start(taskFunc(func() {
+		defer e.wg.Done()
+		fn()
+	}))
 	return true
 }
 
@@ -326,7 +332,11 @@ func (e *edges) stop(ctx context.Context) error {
 	e.mu.Unlock()
 	e.cancel(errStopping)
 	done := make(chan struct{})
-	go func() { e.wg.Wait(); close(done) }()
+	go func() {
+		e.wg.Wait()
+		e.pool.stop()
+		close(done)
+	}()
 	select {
 	case <-done:
 		return nil

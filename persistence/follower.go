@@ -10,7 +10,7 @@ import (
 const followBuffer = 256
 
 // Follower reads the events of one stream, those to come included. Its methods may be called from different goroutines,
-// but only one may be in Next at a time.
+// but only one may be in Next or Take at a time.
 type Follower struct {
 	hub    *followers
 	stream string
@@ -20,7 +20,8 @@ type Follower struct {
 	mu     sync.Mutex
 	after  uint64  // the last event that Next returned
 	buf    []Event // handed over by the committer, without a gap among them; may begin above after+1
-	dirty  bool    // the journal may hold events that buf does not; until it has been read, buf takes no more
+	unread bool    // the journal may hold events from before the follower
+	dirty  bool    // the journal holds events that buf had no room for; until it has been read, buf takes no more
 	closed bool    // by Close
 	ended  error   // nothing comes any more: the journal has closed, or the stream is gone
 }
@@ -33,30 +34,39 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		events, read, err := f.take()
+		events, err := f.Take()
 		if err != nil || len(events) > 0 {
 			return events, err
-		}
-		if read {
-			events, err := f.hub.read(f.stream, f.position(), followBuffer)
-			if err != nil {
-				return nil, err
-			}
-			if len(events) > 0 {
-				f.mu.Lock()
-				f.after = events[len(events)-1].Seq
-				if len(events) == followBuffer {
-					f.dirty = true // the read stopped at its limit
-				}
-				f.mu.Unlock()
-				return events, nil
-			}
-			continue
 		}
 		select {
 		case <-f.wake:
 		case <-f.done:
 		case <-ctx.Done():
+		}
+	}
+}
+
+// Wake returns a channel that gets a value, coalesced, when Take may have something new.
+func (f *Follower) Wake() <-chan struct{} { return f.wake }
+
+// Take is Next for those who wait by themselves: it returns nothing where there is nothing yet.
+func (f *Follower) Take() ([]Event, error) {
+	for {
+		events, read, err := f.take()
+		if err != nil || len(events) > 0 || !read {
+			return events, err
+		}
+		if events, err = f.hub.read(f.stream, f.position(), followBuffer); err != nil {
+			return nil, err
+		}
+		if len(events) > 0 {
+			f.mu.Lock()
+			f.after = events[len(events)-1].Seq
+			if len(events) == followBuffer {
+				f.dirty = true // the read stopped at its limit
+			}
+			f.mu.Unlock()
+			return events, nil
 		}
 	}
 }
@@ -77,12 +87,12 @@ func (f *Follower) take() (events []Event, read bool, err error) {
 		f.buf = f.buf[1:]
 	}
 	if len(f.buf) > 0 && f.buf[0].Seq == f.after+1 {
-		events, f.buf = f.buf, nil
+		events, f.buf, f.unread = f.buf, nil, false
 		f.after = events[len(events)-1].Seq
 		return events, false, nil
 	}
-	read = f.dirty || len(f.buf) > 0
-	f.buf, f.dirty = nil, false
+	read = f.dirty || f.unread || len(f.buf) > 0
+	f.buf, f.dirty, f.unread = nil, false, false
 	return nil, read, nil
 }
 
@@ -141,7 +151,7 @@ func newFollowers(read func(string, uint64, int) ([]Event, error)) *followers {
 
 func (h *followers) add(stream string, after uint64) *Follower {
 	f := &Follower{
-		hub: h, stream: stream, after: after, dirty: true,
+		hub: h, stream: stream, after: after, unread: true,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	h.mu.Lock()
@@ -187,7 +197,13 @@ func (h *followers) publish(p *preparedPack) {
 	}
 	events := make([]Event, 0, p.count)
 	// What has just been encoded decodes.
-	_ = decodePack(p.value, number(p.key), func(e Event) { events = append(events, e) })
+	_ = decodePack(p.value, number(p.key), func(e Event) {
+		if n := len(events); n < len(p.values) && p.values[n] != nil {
+			e.Value = p.values[n]
+			e.Value.Number(e.Seq)
+		}
+		events = append(events, e)
+	})
 	for f := range set {
 		f.publish(events)
 	}

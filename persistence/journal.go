@@ -71,6 +71,15 @@ type Append struct {
 	Body   []byte
 	// New promises that the stream has no event yet, which saves a look.
 	New bool
+	// Value, if set, is what Body encodes. Followers that are there get it with the event, so that they need not decode what
+	// has just been encoded. It must not be changed any more.
+	Value Numbered
+}
+
+// Numbered is the value of an event.
+type Numbered interface {
+	// Number tells the event its number. It is called once, before anybody gets the event.
+	Number(seq uint64)
 }
 
 // Class says how a commit behaves when space runs short.
@@ -106,6 +115,9 @@ const (
 type Event struct {
 	Seq  uint64
 	Body []byte
+	// Value is what the event was appended with. It is nil where the event comes out of the journal. Others have it too: it must
+	// not be changed.
+	Value Numbered
 }
 
 // A Chunk is a piece of a dispatch's output.
@@ -148,9 +160,8 @@ type Journal interface {
 	// Output returns chunks of the dispatch from the given offset (a chunk that begins before it is cut), from its log and
 	// from its output record, up to about limit bytes.
 	Output(dispatch string, from uint64, limit int) ([]Chunk, error)
-	// WatchOutput returns a channel that gets a value, coalesced, after the dispatch's output has grown, and a function that
-	// ends the watch.
-	WatchOutput(dispatch string) (<-chan struct{}, func())
+	// WatchOutput returns a watch of the output of dispatches, none at first. It has to be closed.
+	WatchOutput() *OutputWatch
 	// OutputLogs returns the dispatches that have a log, in order.
 	OutputLogs() ([]string, error)
 	// DeleteOutput removes the dispatch's log; one that does not exist is no error. It is ErrBusy while a backup is under way,

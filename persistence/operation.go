@@ -45,6 +45,7 @@ type preparedPack struct {
 	isNew  bool
 	key    []byte
 	value  []byte
+	values []Numbered // of its events; nil: none has one
 }
 
 // stray is a stored value that did not decode.
@@ -115,8 +116,13 @@ func (o *operation) pack(appends []Append, buf []byte) {
 		buf, p.key = carve(buf, appendNumbered(buf, prefixEvents, p.stream, 0))
 		start := len(buf)
 		buf = beginPack(buf, p.count)
+		n := 0
 		for i := range appends {
 			if packOf[i] == j {
+				if appends[i].Value != nil {
+					p.note(appends[i].Value, n)
+				}
+				n++
 				buf = binary.AppendUvarint(buf, uint64(len(appends[i].Body)))
 				buf = append(buf, appends[i].Body...)
 			}
@@ -125,6 +131,14 @@ func (o *operation) pack(appends []Append, buf []byte) {
 		seal(p.value)
 	}
 	o.packOf = packOf
+}
+
+// note keeps the value of the nth event.
+func (p *preparedPack) note(value Numbered, n int) {
+	if p.values == nil {
+		p.values = make([]Numbered, p.count)
+	}
+	p.values[n] = value
 }
 
 // number gives pack j its numbers, from first on.

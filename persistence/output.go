@@ -3,7 +3,6 @@ package persistence
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -149,67 +148,4 @@ func CutChunk(chunk Chunk, from uint64) (Chunk, bool) {
 		chunk.Offset = from
 	}
 	return chunk, true
-}
-
-// WatchOutput implements [Journal]. The channel gets a value when the journal closes, too.
-func (s *Store) WatchOutput(dispatch string) (<-chan struct{}, func()) {
-	return s.watchers.add(dispatch)
-}
-
-// watchers are those that wait for output, by dispatch.
-type watchers struct {
-	mu         sync.Mutex
-	byDispatch map[string]map[chan struct{}]struct{}
-}
-
-func (w *watchers) add(dispatch string) (<-chan struct{}, func()) {
-	c := make(chan struct{}, 1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.byDispatch == nil {
-		w.byDispatch = map[string]map[chan struct{}]struct{}{}
-	}
-	set := w.byDispatch[dispatch]
-	if set == nil {
-		set = map[chan struct{}]struct{}{}
-		w.byDispatch[dispatch] = set
-	}
-	set[c] = struct{}{}
-	return c, func() { w.remove(dispatch, c) }
-}
-
-func (w *watchers) remove(dispatch string, c chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	set := w.byDispatch[dispatch]
-	delete(set, c)
-	if len(set) == 0 {
-		delete(w.byDispatch, dispatch)
-	}
-}
-
-func (w *watchers) notify(dispatch string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.byDispatch[dispatch] {
-		signal(c)
-	}
-}
-
-func (w *watchers) notifyAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, set := range w.byDispatch {
-		for c := range set {
-			signal(c)
-		}
-	}
-}
-
-// signal sends a value unless one is waiting already.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -184,40 +184,64 @@ func outputTests() []test {
 			}
 		}},
 		on("a watcher hears of a log and of a record, coalesced, and of the close", func(t *testing.T, j persistence.Journal) {
-			grown, stop := j.WatchOutput("d")
-			defer stop()
-			quiet := func() {
+			watch := j.WatchOutput()
+			defer watch.Close()
+			watch.Add("d")
+			watch.Add("e")
+			watch.Add("e") // again is once
+			told := func(want ...string) {
+				t.Helper()
+				if len(want) > 0 {
+					<-watch.Grown()
+				}
 				select {
-				case <-grown:
+				case <-watch.Grown():
 					t.Fatal("a value without growth")
 				default:
 				}
+				if got := watch.Take(); !slices.Equal(got, want) {
+					t.Fatalf("%q have grown, want %q", got, want)
+				}
 			}
-			quiet()
+			told()
 			appendOutput(t, j, "other", chunk(0, "stdout", "a"))
-			quiet()
+			told()
 			appendOutput(t, j, "d", chunk(0, "stdout", "a"))
 			appendOutput(t, j, "d", chunk(1, "stdout", "b"))
-			<-grown
-			quiet()
+			appendOutput(t, j, "e", chunk(0, "stdout", "b"))
+			told("d", "e")
 			appendOutput(t, j, "d", chunk(0, "stdout", "ab"))
-			quiet()
+			told()
 			outputRecord(t, j, "d", chunk(2, "stdout", "c"))
-			<-grown
+			told("d")
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}
-			<-grown
+			<-watch.Grown()
 		}),
 		on("a watch that was stopped hears nothing", func(t *testing.T, j persistence.Journal) {
-			grown, stop := j.WatchOutput("d")
-			stop()
-			stop()
+			watch, closed := j.WatchOutput(), j.WatchOutput()
+			for _, w := range []*persistence.OutputWatch{watch, closed} {
+				w.Add("d")
+				w.Add("e")
+			}
+			watch.Remove("d")
+			watch.Remove("d")
+			closed.Close()
+			closed.Close()
+			appendOutput(t, j, "e", chunk(0, "stdout", "a"))
+			watch.Remove("e")
+			<-watch.Grown()
 			appendOutput(t, j, "d", chunk(0, "stdout", "a"))
-			select {
-			case <-grown:
-				t.Error("a value")
-			default:
+			for _, w := range []*persistence.OutputWatch{watch, closed} {
+				select {
+				case <-w.Grown():
+					t.Error("a value")
+				default:
+				}
+				if got := w.Take(); len(got) > 0 {
+					t.Errorf("%q have grown, and nothing is watched", got)
+				}
 			}
 		}),
 		on("logs grow and are read at the same time", func(t *testing.T, j persistence.Journal) {
@@ -225,7 +249,8 @@ func outputTests() []test {
 			var wg sync.WaitGroup
 			for d := range dispatches {
 				name := fmt.Sprint("d", d)
-				grown, stop := j.WatchOutput(name)
+				watch := j.WatchOutput()
+				watch.Add(name)
 				wg.Go(func() {
 					for i := range chunks {
 						if err := j.AppendOutput(name, []persistence.Chunk{chunk(uint64(i*10), "stdout", fmt.Sprintf("%d-%08d", d, i))}); err != nil {
@@ -234,7 +259,7 @@ func outputTests() []test {
 					}
 				})
 				wg.Go(func() {
-					defer stop()
+					defer watch.Close()
 					for at := uint64(0); at < chunks*10; {
 						page, err := j.Output(name, at, 64)
 						if err != nil {
@@ -249,7 +274,7 @@ func outputTests() []test {
 							at += 10
 						}
 						if len(page) == 0 {
-							<-grown
+							<-watch.Grown()
 						}
 					}
 				})
