@@ -101,6 +101,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	r := report{out}
 	r.line("floor: append and sync of 300 bytes", "p50 %s, p99 %s", round(floor.p50), round(floor.p99))
+	r.line("floor: question and answer of two goroutines", "%s of CPU", turnFloor())
 	return errors.Join(reportSpeed(ctx, p, r, floor), reportSizes(ctx, p, r), ctx.Err())
 }
 
@@ -110,6 +111,12 @@ type report struct{ out io.Writer }
 // line prints one result. A reader that has gone wants no more.
 func (r report) line(what, format string, args ...any) {
 	_, _ = fmt.Fprintf(r.out, "%-60s %s\n", what, fmt.Sprintf(format, args...))
+}
+
+// cost prints what a step takes.
+func (r report) cost(what string, costs []cost) {
+	c := medianCost(costs)
+	r.line(what, "%.0f a second, CPU of each: swampd %.0f µs, worker %.0f µs, clients %.0f µs", c.perSecond, c.swampd, c.worker, c.clients)
 }
 
 func round(d time.Duration) time.Duration {

@@ -115,15 +115,47 @@ func (b *speed) wakeUps(ctx context.Context, n int) (quantiles, error) {
 	return quantilesOf(times), nil
 }
 
+// cost is what a step takes.
+type cost struct {
+	perSecond float64
+	// Processor time of each, in microseconds: of swampd, of the worker, and of the clients.
+	swampd, worker, clients float64
+}
+
+// spent is the processor time that everybody has used so far.
+func (b *speed) spent() [3]time.Duration {
+	return [3]time.Duration{b.cpu(), cpuOf(b.worker.cmd.Process.Pid), cpuOf(os.Getpid())}
+}
+
+func (b *speed) costSince(begin time.Time, before [3]time.Duration, steps int) cost {
+	took, now := time.Since(begin), b.spent()
+	each := func(i int) float64 { return float64((now[i] - before[i]).Microseconds()) / float64(steps) }
+	return cost{float64(steps) / took.Seconds(), each(0), each(1), each(2)}
+}
+
+func medianCost(costs []cost) cost {
+	of := func(field func(cost) float64) float64 {
+		var x []float64
+		for _, c := range costs {
+			x = append(x, field(c))
+		}
+		return median(x)
+	}
+	return cost{
+		of(func(c cost) float64 { return c.perSecond }), of(func(c cost) float64 { return c.swampd }),
+		of(func(c cost) float64 { return c.worker }), of(func(c cost) float64 { return c.clients }),
+	}
+}
+
 // singles submits single-step runs from many clients, each waiting for its run's end.
-func (b *speed) singles(ctx context.Context, submitters int, during time.Duration) (perSecond, cpuMicros float64, err error) {
+func (b *speed) singles(ctx context.Context, submitters int, during time.Duration) (c cost, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	source := workflowOf(1)
 	clients := make([]*client, submitters)
 	for i := range clients {
 		if clients[i], err = b.connect(ctx); err != nil {
-			return 0, 0, err
+			return c, err
 		}
 	}
 	defer func() {
@@ -133,7 +165,7 @@ func (b *speed) singles(ctx context.Context, submitters int, during time.Duratio
 	}()
 	counts := make([]int, submitters)
 	var wg sync.WaitGroup
-	cpu := b.cpu()
+	before := b.spent()
 	begin := time.Now()
 	for i, c := range clients {
 		wg.Go(func() {
@@ -147,30 +179,53 @@ func (b *speed) singles(ctx context.Context, submitters int, during time.Duratio
 		})
 	}
 	wg.Wait()
-	took := time.Since(begin)
 	if err := context.Cause(ctx); err != nil {
-		return 0, 0, err
+		return c, err
 	}
 	total := 0
 	for _, n := range counts {
 		total += n
 	}
-	return float64(total) / took.Seconds(), float64((b.cpu() - cpu).Microseconds()) / float64(total), nil
+	return b.costSince(begin, before, total), nil
 }
 
 // fanOut submits one run of many parallel steps, and waits for its end.
-func (b *speed) fanOut(ctx context.Context, steps int) (perSecond, cpuMicros float64, err error) {
+func (b *speed) fanOut(ctx context.Context, steps int) (cost, error) {
 	c, err := b.connect(ctx)
 	if err != nil {
-		return 0, 0, err
+		return cost{}, err
 	}
 	defer c.close()
 	source := workflowOf(steps)
-	cpu := b.cpu()
+	before := b.spent()
 	begin := time.Now()
 	if err := c.run(ctx, source); err != nil {
-		return 0, 0, err
+		return cost{}, err
 	}
-	took := time.Since(begin)
-	return float64(steps) / took.Seconds(), float64((b.cpu() - cpu).Microseconds()) / float64(steps), nil
+	return b.costSince(begin, before, steps), nil
+}
+
+// turnFloor measures the processor time of a question and its answer between two goroutines, with as many small
+// allocations as a cheap actor needs for it: how fast this machine is just now at what an orchestrator does.
+func turnFloor() time.Duration {
+	type message struct {
+		text  [8]uint64
+		reply chan *message
+	}
+	questions := make(chan *message)
+	go func() {
+		for q := range questions {
+			q.reply <- &message{text: q.text}
+		}
+	}()
+	const turns = 200_000
+	before := cpuTime()
+	for i := range turns {
+		q := &message{reply: make(chan *message, 1)}
+		q.text[0] = uint64(i)
+		questions <- q
+		<-q.reply
+	}
+	close(questions)
+	return (cpuTime() - before) / turns
 }

@@ -29,26 +29,26 @@ func reportSpeed(ctx context.Context, p plan, r report, floor quantiles) error {
 			round(w.p99), ratio(w.p99, floor.p50))
 	}
 	if p.wants("speed", "single") {
-		var rates, cpus []float64
+		var costs []cost
 		for range p.rounds {
-			rate, cpu, err := b.singles(ctx, p.submitters, p.single)
+			c, err := b.singles(ctx, p.submitters, p.single)
 			if err != nil {
 				return fmt.Errorf("single-step runs: %w", err)
 			}
-			rates, cpus = append(rates, rate), append(cpus, cpu)
+			costs = append(costs, c)
 		}
-		r.line(fmt.Sprintf("single-step runs from %d submitters", p.submitters), "%.0f a second, %.0f µs of swampd's CPU each", median(rates), median(cpus))
+		r.cost(fmt.Sprintf("single-step runs from %d submitters", p.submitters), costs)
 	}
 	if p.wants("speed", "parallel") {
-		var rates, cpus []float64
+		var costs []cost
 		for range p.rounds {
-			rate, cpu, err := b.fanOut(ctx, p.parallel)
+			c, err := b.fanOut(ctx, p.parallel)
 			if err != nil {
 				return fmt.Errorf("parallel run: %w", err)
 			}
-			rates, cpus = append(rates, rate), append(cpus, cpu)
+			costs = append(costs, c)
 		}
-		r.line(fmt.Sprintf("one run of %d parallel steps", p.parallel), "%.0f steps a second, %.0f µs of swampd's CPU each", median(rates), median(cpus))
+		r.cost(fmt.Sprintf("one run of %d parallel steps", p.parallel), costs)
 	}
 	return nil
 }

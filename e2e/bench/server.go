@@ -91,8 +91,11 @@ func (s *server) remove() {
 }
 
 // cpu is the processor time that swampd has used.
-func (s *server) cpu() time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+func (s *server) cpu() time.Duration { return cpuOf(s.cmd.Process.Pid) }
+
+// cpuOf is the processor time that a process has used.
+func cpuOf(pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}

@@ -77,7 +77,7 @@ func boot(ctx context.Context, p plan, records, stale int) (took time.Duration, 
 		b := &speed{server: s, worker: w}
 		for done := 0; done < records-stale; { // each step leaves two records, its run one more
 			n := min(10_000, (records-stale-done)/2)
-			if _, _, err := b.fanOut(ctx, n); err != nil {
+			if _, err := b.fanOut(ctx, n); err != nil {
 				return err
 			}
 			done += 2*n + 1
