@@ -137,7 +137,7 @@ func failsBeside(t *testing.T, f *testkit.Fleet) {
 // only of what has ended), but an older program, or a hand, may have.
 func danglingCases() []crashCase {
 	short := testkit.WithRetention(actors.Retention{Runs: 10 * time.Minute})
-	return []crashCase{{name: "and retention lets it be", options: []testkit.Option{short}, tell: func(t *testing.T, f *testkit.Fleet) {
+	return []crashCase{{name: "and its wait is ended at the next start", bare: true, tell: strayWaits}, {name: "and retention lets it be", options: []testkit.Option{short}, tell: func(t *testing.T, f *testkit.Fleet) {
 		w := f.Worker("gpu-1", gpu())
 		f.Settle()
 		run := f.Submit(single)

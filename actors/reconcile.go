@@ -58,23 +58,11 @@ func (sys *System) reconcile() error {
 	if err != nil {
 		return err
 	}
-	err = sys.scan(persistence.KindPending, false, "", newBody[messages.PendingRecord], func(rec persistence.Record, m proto.Message) bool {
-		seen(rec)
-		if orphaned(m.(*messages.PendingRecord), swept.GetEpoch(), at.epoch) {
-			r.pendings++
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	// What a worker was promised holds, also if the grace window is shorter now.
-	sys.adoptionGrace = max(sys.adoptionGrace, sys.timing.grace, messages.Duration(swept.GetGraceMs()))
 	again := swept.GetEpoch() == at.epoch
-	live := int64(0)
+	live := make(map[string]bool)
 	err = sys.journal.Scan(persistence.KindRun, false, "", "", func(rec persistence.Record) bool {
 		seen(rec)
-		live++
+		live[rec.ID] = true
 		if !again {
 			r.runs++
 		}
@@ -83,7 +71,29 @@ func (sys *System) reconcile() error {
 	if err != nil {
 		return err
 	}
-	sys.counters.runsLive.Store(live)
+	sys.counters.runsLive.Store(int64(len(live)))
+	strays := strayWaits{sys: sys, live: live}
+	err = sys.scan(persistence.KindPending, false, "", newBody[messages.PendingRecord], func(rec persistence.Record, m proto.Message) bool {
+		seen(rec)
+		p := m.(*messages.PendingRecord)
+		switch {
+		case strays.take(rec, p):
+		case orphaned(p, swept.GetEpoch(), at.epoch):
+			r.pendings++
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	stray, err := strays.find(at, swept.GetEpoch())
+	if err != nil {
+		return err
+	}
+	writes = append(writes, stray.writes...)
+	r.pendings += stray.uncounted
+	// What a worker was promised holds, also if the grace window is shorter now.
+	sys.adoptionGrace = max(sys.adoptionGrace, sys.timing.grace, messages.Duration(swept.GetGraceMs()))
 	if !again {
 		writes = append(writes, write{
 			kind: kindScheduler, id: sweepID, replaces: sweptVersion, state: "current", body: &messages.SchedulerRecord{Epoch: at.epoch, GraceMs: messages.Milliseconds(sys.timing.grace)},

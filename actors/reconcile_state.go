@@ -48,3 +48,9 @@ func disconnectWorker(r *messages.WorkerRecord, version uint64, at moment) write
 func orphaned(r *messages.PendingRecord, swept, epoch uint64) bool {
 	return r.GetState() == string(messages.PendingWaiting) && r.GetBootEpoch() >= swept && r.GetBootEpoch() < epoch
 }
+
+// orphanWait ends a pending dispatch that no step waits as.
+func orphanWait(id string, r *messages.PendingRecord, version uint64, at moment) write {
+	r.State, r.EndedAt = string(messages.PendingOrphaned), messages.Time(at.now)
+	return write{kind: recordPending, id: id, replaces: version, state: r.GetState(), ended: true, body: r}
+}
