@@ -211,6 +211,7 @@ func (s *storm) killSwampd(down time.Duration) {
 func (s *storm) stopSwampd(down time.Duration) {
 	if s.f.d.alive() {
 		s.counts["stop swampd"]++
+		s.f.d.signal(syscall.SIGCONT) // it may be frozen
 		s.f.d.signal(syscall.SIGTERM)
 		s.f.d.wait(40 * time.Second)
 	}
