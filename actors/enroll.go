@@ -32,6 +32,8 @@ func (s *session) checkEnroll(p *messages.EnrollParams) (int32, error) {
 		return 0, messages.Faultf(messages.CodeInvalid, "a capacity of %d is not between 1 and %d", p.GetCapacity(), maxCapacity)
 	case !short(p.GetPlatform(), 64) || !short(p.GetArch(), 64):
 		return 0, messages.Faultf(messages.CodeInvalid, "worker.enroll needs a platform and an arch")
+	case len(p.GetVersion()) > 128:
+		return 0, messages.Faultf(messages.CodeInvalid, "a version has at most 128 bytes")
 	case len(p.GetLabels()) > maxLabels:
 		return 0, messages.Faultf(messages.CodeInvalid, "%d labels are more than %d", len(p.GetLabels()), maxLabels)
 	}

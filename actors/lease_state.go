@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/workflow"
 )
@@ -508,12 +510,25 @@ func (l leaseState) result(r *messages.DispatchResult, at moment) (leaseState, d
 	if started.IsZero() {
 		started = l.createdAt
 	}
-	return l.end(messages.LeaseCompleted, &messages.Outcome{
-		Status: status, Code: r.GetCode(), Error: r.GetError(), Outputs: r.GetOutputs(), FinalOffset: l.received,
+	o := &messages.Outcome{
+		Status: status, Code: shorten(r.GetCode(), 64), Error: shorten(r.GetError(), errorBytes), Outputs: r.GetOutputs(), FinalOffset: l.received,
 		StartedAt: messages.Time(started), EndedAt: messages.Time(at.now), ExitCode: r.GetExitCode(),
 		Excused: status == outcomeLost && (l.excused || l.stalled(at)),
-	}, at)
+	}
+	if size := proto.Size(&messages.Outcome{Outputs: o.GetOutputs()}); size > outputBytes {
+		// A commit that the journal takes for no size would be tried for ever.
+		o.Status, o.Code, o.Outputs = outcomeFailed, string(messages.CodeOutputTooLarge), nil
+		o.Error = fmt.Sprintf("the step's outputs take %d bytes, and the store keeps at most %d", size, outputBytes)
+	}
+	return l.end(messages.LeaseCompleted, o, at)
 }
+
+// Bounds on what a worker says at the end of a dispatch. Both stand twice in the commit that ends the step, in its record and
+// in an event, and the journal takes 512 KiB.
+const (
+	outputBytes = 224 << 10
+	errorBytes  = 64 << 10
+)
 
 // outcomeOf reads a worker's word for how it ended; a word that we do not know is a failure.
 func outcomeOf(r *messages.DispatchResult) string {
@@ -537,7 +552,7 @@ func (l leaseState) refused(e *messages.Error, at moment) (leaseState, decision)
 		return l.lost("its worker does not have it any more", at)
 	}
 	return l.end(messages.LeaseRefused, &messages.Outcome{
-		Status: outcomeRefused, Code: e.GetCode(), Error: e.GetText(), FinalOffset: l.received, EndedAt: messages.Time(at.now),
+		Status: outcomeRefused, Code: shorten(e.GetCode(), 64), Error: shorten(e.GetText(), 4<<10), FinalOffset: l.received, EndedAt: messages.Time(at.now),
 	}, at)
 }
 

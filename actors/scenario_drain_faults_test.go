@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,4 +194,71 @@ func TestCrash_AfterEveryCommitOfADrain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a worker says has no bound of its own. None of it may be so large that the journal never takes what it is to end.
+func TestWorker_WhatItSaysIsNeverTooLargeForTheBooks(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long ", 400_000)
+	tests := []struct {
+		name string
+		says func(d *testkit.Dispatch)
+		code messages.Code // of the step; empty: it waits again
+	}{
+		{"an error", func(d *testkit.Dispatch) { d.Fail(messages.CodeExitNonzero, long) }, messages.CodeExitNonzero},
+		{"outputs", func(d *testkit.Dispatch) {
+			var outputs []string
+			for i := range 18 {
+				outputs = append(outputs, fmt.Sprintf("k%d=%s", i, long[:50_000]))
+			}
+			d.Succeed(outputs...)
+		}, messages.CodeOutputTooLarge},
+		{"a refusal", func(d *testkit.Dispatch) { d.Refuse(messages.CodeWorkerDraining, long) }, ""},
+		{"why it was killed", func(d *testkit.Dispatch) {
+			d.Result(&messages.DispatchResult{Status: "handed_back", Code: long[:1000], Error: long})
+		}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			scenario(t, func(t *testing.T, f *testkit.Fleet) {
+				w := f.Worker("gpu-1", gpu(), testkit.Capacity(2))
+				run := f.Submit(single)
+				d := w.NextDispatch().Accept()
+				tt.says(d)
+				d.WaitDone()
+				if tt.code == "" {
+					run.WaitEvent(messages.EventStepQueued)
+					return
+				}
+				run.WaitStatus(messages.RunFailed)
+				if got := run.Step("only"); got.GetCode() != string(tt.code) || len(got.GetError()) > 70_000 {
+					t.Errorf("the step failed of %s: %.100s", got.GetCode(), got.GetError())
+				}
+			})
+		})
+	}
+	t.Run("as many outputs as are kept", func(t *testing.T) {
+		t.Parallel()
+		scenario(t, func(t *testing.T, f *testkit.Fleet) {
+			w := f.Worker("gpu-1", gpu())
+			run := f.Submit(single)
+			d := w.NextDispatch().Output(long[:60_000])
+			d.Succeed("a="+long[:60_000], "b="+long[:60_000], "c="+long[:60_000], "d="+long[:40_000])
+			run.WaitStatus(messages.RunSucceeded)
+			if got := run.Step("only").GetOutputs(); len(got) != 4 || len(got["a"]) != 60_000 {
+				t.Errorf("%d outputs are kept", len(got))
+			}
+		})
+	})
+	t.Run("why it drains", func(t *testing.T) {
+		t.Parallel()
+		scenario(t, func(t *testing.T, f *testkit.Fleet) {
+			w := f.Worker("gpu-1", gpu())
+			w.SayDraining(long)
+			if got := statusIs(t, f, "gpu-1", messages.WorkerDraining); len(got.GetReason()) > 300 {
+				t.Errorf("its reason has %d bytes", len(got.GetReason()))
+			}
+		})
+	})
 }

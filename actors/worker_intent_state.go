@@ -14,6 +14,9 @@ const (
 	// orderTime is how long a worker has to answer an order before it is told again.
 	orderTime = time.Second
 
+	// reasonBytes is how much of a worker's own reason is kept.
+	reasonBytes = 255
+
 	// orderID begins the ids of orders.
 	orderID     = "order-"
 	orderDrain  = "drain"
@@ -76,9 +79,9 @@ func (w *workerState) admitIntent(old workerState, same bool, p *messages.Enroll
 	switch {
 	case drains && ordered && old.intent != messages.IntentDraining: // its drain was taken back while it was away
 		w.held = old.intent == messages.IntentPaused
-		w.intent, w.reason, w.intentAt, w.resuming = messages.IntentDraining, p.GetReason(), at.now, true
+		w.intent, w.reason, w.intentAt, w.resuming = messages.IntentDraining, shorten(p.GetReason(), reasonBytes), at.now, true
 	case drains && same && old.intent == messages.IntentDraining:
-		w.reason = p.GetReason()
+		w.reason = shorten(p.GetReason(), reasonBytes)
 	case drains:
 		w.beginDrain(p.GetReason(), d, at)
 	case ordered && old.intent == messages.IntentDraining: // it has not heard of it
@@ -107,7 +110,7 @@ func (w *workerState) hasLeft() error {
 // beginDrain notes that the worker drains by itself from now on. A pause waits behind it for the next instance.
 func (w *workerState) beginDrain(reason string, d *decision, at moment) {
 	w.held = w.held || w.intent == messages.IntentPaused
-	w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, reason, at.now, false
+	w.intent, w.reason, w.intentAt, w.ordered = messages.IntentDraining, shorten(reason, reasonBytes), at.now, false
 	d.drained = drainCause(reason)
 }
 
