@@ -111,10 +111,11 @@ func (w *workerState) settle(lease string) {
 	w.settled[lease] = true
 }
 
-// freeClaim lets the scheduler have the slot of a claim, unless a lease holds it.
+// freeClaim lets the scheduler have the slot of a claim, unless a lease holds it, or the dispatch is claimed under another
+// generation.
 func (w *workerState) freeClaim(lease string) {
 	d := dispatchOf(lease)
-	if w.holds(d) != "" {
+	if w.holds(d) != "" || slices.ContainsFunc(w.claims, func(id string) bool { return dispatchOf(id) == d && w.open(id) }) {
 		return
 	}
 	w.freed = maps.Clone(w.freed)

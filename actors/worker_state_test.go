@@ -22,6 +22,8 @@ func TestWorker_Cells(t *testing.T) {
 	dismissing.dismissing, dismissing.reason = true, string(messages.CodeTokenRevoked)
 	claiming := ok(0)
 	claiming.claims = []string{"r.9.1/1"}
+	otherwise := ok(0)
+	otherwise.claims = []string{"r.9.1/3", "r.8.1/1"}
 	checkCells(t, workerUnder(), []cell[workerState]{
 		{
 			"an enrollment stands only while its token does", workerFrom("a", nil, 0, timing{}), c["enrolls again"](),
@@ -57,6 +59,10 @@ func TestWorker_Cells(t *testing.T) {
 		{"a step that waits for a claimed lease keeps waiting", claiming, awaitWorker{step: stepAddress("r", "j", "s"), lease: "r.9.1/1", over: true}, "tell step awaitNoted; owes lease claimLease"},
 		{"a step that waits for another is told that there is no hope", claiming, awaitWorker{step: stepAddress("r", "j", "s"), lease: "r.7.1/1"}, "tell step workerBack; owes lease claimLease"},
 		{"a claim that came to nothing is aborted", claiming, claimSettled{"r.9.1/1", true}, "send worker.abort; owes scheduler releaseSlot"},
+		{
+			"what is claimed again under another generation keeps its slot, and what is not gives it back", otherwise, c["enrolls again"](),
+			"worker idle; if token is at 2; send worker.goodbye; hang up: superseded; send response; owes lease claimLease; owes lease claimLease; owes scheduler releaseSlot; owes scheduler workerKnown",
+		},
 		{"a claim that was adopted is a lease", claiming, leaseHere{"r.9.1/2", 4, &messages.DispatchParams{}}, "send worker.dispatch"},
 		{"another token's end changes nothing", ok(1), c["another token expires"](), "tell token tokenGoneNoted"},
 		{"a new lease gets its dispatch sent", ok(0), c["lease here"](), "send worker.dispatch"},
