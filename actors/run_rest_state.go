@@ -23,8 +23,9 @@ const (
 	timerRouse = "rouse"
 	timerRest  = "rest"
 
-	// rouseTime is how long a step may take to say that it is up; then the next ones are roused anyway.
-	rouseTime = time.Second
+	// rouseTime is how long it may be until one of the steps that are being roused is up; then the next ones are roused anyway.
+	// A slow disk is no reason: they would only make it slower.
+	rouseTime = 10 * time.Second
 	// restAfter is how long a run has to be idle before it rests: most waits are short, and reading a run again costs more.
 	restAfter = 2 * time.Second
 )
@@ -97,6 +98,7 @@ type custody struct {
 	resting int // steps in phase resting
 	errands []errand
 	rousing map[int]struct{}
+	risen   bool         // one of them has come up since the timer was set
 	offered []offerSteps // not noted yet
 	offers  uint64       // the last number of them, from numbersAt on
 	asked   bool         // the router waits for the errands to be done
@@ -178,7 +180,15 @@ func (s *runState) rests(c stepRests) {
 			s.errands = append(s.errands, errand{ordinal: o})
 		}
 	}
-	delete(s.rousing, o)
+	s.up(o)
+}
+
+// up notes that a step that was being roused goes on.
+func (s *runState) up(o int) {
+	if _, ok := s.rousing[o]; ok {
+		delete(s.rousing, o)
+		s.risen = true
+	}
 }
 
 // forStep answers for a step that has no actor.
@@ -239,7 +249,7 @@ func (s *runState) rouse(d *decision) {
 		s.visit(e.ordinal, rouseStep{e.cmd}, d)
 	}
 	if len(s.rousing) > 0 && !s.rouseArmed {
-		s.rouseArmed = true
+		s.rouseArmed, s.risen = true, false
 		d.then(arm{timerRouse, rouseTime, rouseElapsed{}})
 	}
 	if len(s.errands) == 0 {

@@ -304,7 +304,7 @@ func (s *runState) note(cmd any, only bool, d *decision, at moment) {
 	case stepRests:
 		s.rests(c)
 	case stepUp:
-		delete(s.rousing, int(c.ordinal))
+		s.up(int(c.ordinal))
 	case offersNoted:
 		s.stood(c.number)
 	case offersGivenUp:
@@ -317,7 +317,9 @@ func (s *runState) note(cmd any, only bool, d *decision, at moment) {
 		s.rouseResting()
 	case rouseElapsed:
 		s.rouseArmed = false
-		clear(s.rousing)
+		if !s.risen {
+			clear(s.rousing)
+		}
 	case restElapsed:
 		if s.restArmed = only && s.idle(); s.restArmed { // it may not rest yet: then it tries again
 			d.then(arm{timerRest, restAfter, restElapsed{}}, rest{})
@@ -411,7 +413,7 @@ func (s *runState) stepEnded(c stepEnded, d *decision, at moment) {
 	}
 	s.phases[c.ordinal] = ended
 	s.liveSteps--
-	delete(s.rousing, int(c.ordinal))
+	s.up(int(c.ordinal))
 	def := &s.plan.Steps[c.ordinal]
 	s.noteError(s.plan.Jobs[def.Job].Name, def.Name, c.status, c.err)
 	s.take(s.progress.End(int(c.ordinal), c.status), at.now)

@@ -326,6 +326,10 @@ func TestRun_RousesItsRestingStepsAFewAtATime(t *testing.T) {
 				t.Errorf("after three are through, %d more are roused", len(next))
 			}
 			_, d = stepRun(r.s, []any{rouseElapsed{}}, r.at)
+			if next := bears(d); len(next) != 0 {
+				t.Errorf("after a while with news, %d more are roused", len(next))
+			}
+			_, d = stepRun(r.s, []any{rouseElapsed{}}, r.at)
 			if next := bears(d); len(next) != rouseWidth {
 				t.Errorf("after a while without news, %d more are roused", len(next))
 			}

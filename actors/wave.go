@@ -11,10 +11,11 @@ import (
 	"github.com/swampd/swampd/persistence"
 )
 
-// waveWidth is how many runs are roused at once, and waveTime how long one may take before the next are roused anyway.
+// waveWidth is how many runs are roused at once, and waveTime how long it may be until one of them is up; then the next are
+// roused anyway.
 const (
 	waveWidth = 16
-	waveTime  = time.Second
+	waveTime  = 30 * time.Second
 )
 
 // wave wakes every run that has not ended, the oldest first and a few at a time: their steps commit what a restart made of
