@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/workflow"
 )
 
 // Kinds of actors. Those with a record have the name of its kind.
@@ -217,6 +218,8 @@ type again struct{ cmd any }
 type bear struct {
 	child address
 	msg   any
+	// plan spares a child that has to read its record the way to it.
+	plan *workflow.Plan
 }
 
 // rest ends an actor that has nothing to do before somebody speaks to it, unless somebody has.

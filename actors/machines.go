@@ -242,31 +242,36 @@ func loadStep(sys *System, self address, at moment) (stepState, error) {
 	if err != nil {
 		return stepState{}, err
 	}
-	plan, err := sys.planOfRun(run)
-	if err != nil {
-		return stepState{}, err
+	plan := sys.guide(self)
+	if plan == nil {
+		if plan, err = sys.planOfRun(run); err != nil {
+			return stepState{}, err
+		}
 	}
 	ordinal, ok := plan.Ordinal(job, step)
 	if !ok {
 		return stepState{}, fmt.Errorf("run %s has no step %s of job %s", run, step, job)
 	}
-	r := &messages.StepRecord{}
-	version, err := sys.read(persistence.KindStep, stepRecordID(run, uint32(ordinal)), r)
+	rec, err := sys.journal.Get(persistence.KindStep, stepRecordID(run, uint32(ordinal)))
 	if err != nil {
-		return stepState{}, err
+		return stepState{}, fmt.Errorf("step %s of run %s: %w", step, run, err)
 	}
-	if version == 0 {
-		return stepState{}, fmt.Errorf("step %s of run %s: %w", step, run, persistence.ErrNotFound)
+	found := foundStep{
+		record: &messages.StepRecord{}, version: rec.Version, orphan: rec.Epoch < at.epoch, plan: plan, limit: sys.cfg.QueueTimeout,
+		grace: sys.adoptionGrace,
 	}
-	found := foundStep{record: r, version: version, plan: plan, limit: sys.cfg.QueueTimeout, grace: sys.adoptionGrace}
-	if r.GetStatus() == string(messages.StepQueued) {
-		p := &messages.PendingRecord{}
-		if found.pending, err = sys.read(persistence.KindPending, r.GetQueueId(), p); err != nil {
-			return stepState{}, err
-		}
-		found.orphan = p.GetBootEpoch() < at.epoch
+	if err := proto.Unmarshal(rec.Body, found.record); err != nil {
+		return stepState{}, fmt.Errorf("decode step %s of run %s: %w", step, run, err)
 	}
 	return stepFrom(found), nil
+}
+
+// guide is the plan that an actor was given at its birth.
+func (sys *System) guide(self address) *workflow.Plan {
+	if i, ok := sys.refs.Load(self); ok {
+		return i.(*actorInfo).plan
+	}
+	return nil
 }
 
 // beginLease takes the state of a lease that has just been borne.

@@ -144,13 +144,8 @@ func modelStepOf(w *world, self address, at moment) any {
 	if !ok || version == 0 {
 		w.fatalf("step %s of run %s starts and has no record", step, run)
 	}
-	found := foundStep{record: r, version: version, plan: plan, limit: w.limit, grace: w.grace}
-	if r.GetStatus() == string(messages.StepQueued) {
-		p := &messages.PendingRecord{}
-		found.pending = w.store.read(recordPending, r.GetQueueId(), p)
-		found.orphan = p.GetBootEpoch() < at.epoch
-	}
-	return stepFrom(found)
+	rec := w.store.records[modelKey{kindStep, stepRecordID(run, uint32(ordinal))}]
+	return stepFrom(foundStep{record: r, version: version, orphan: rec.epoch < at.epoch, plan: plan, limit: w.limit, grace: w.grace})
 }
 
 func modelLease(w *world, self address, _ moment) any {

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/workflow"
 )
 
 // poisonAfter is how many panics at one kind of command an actor is given before the command is given up.
@@ -28,6 +29,7 @@ type actorInfo struct {
 	state     atomicWord
 	last      atomic.Value // reflect.Type of the last message
 	panics    map[string]int
+	plan      *workflow.Plan // of a step; nil: to be found by its run
 	backoff   backoff
 }
 
@@ -115,7 +117,11 @@ func (i *actorInfo) item() *messages.ActorItem {
 
 // spawn starts an actor below parent. Its address is routed to from now on.
 func (sys *System) spawn(parent actor.SpawnerContext, parentID string, props *actor.Props, at address, name string) *actorInfo {
-	info := &actorInfo{address: at, started: time.Now()}
+	return sys.spawnWith(parent, parentID, props, &actorInfo{address: at, started: time.Now()}, name)
+}
+
+// spawnWith is spawn with what is known of the actor.
+func (sys *System) spawnWith(parent actor.SpawnerContext, parentID string, props *actor.Props, info *actorInfo, name string) *actorInfo {
 	id := name
 	if parentID != "" {
 		id = parentID + "/" + name
@@ -132,7 +138,7 @@ func (sys *System) spawn(parent actor.SpawnerContext, parentID string, props *ac
 		sys.log.Debug("actor not started", slog.String(messages.KeyPID, id), slog.Any(messages.KeyErr, err))
 		return nil
 	}
-	sys.refs.Store(at, info)
+	sys.refs.Store(info.address, info)
 	return info
 }
 

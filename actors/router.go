@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -177,7 +178,7 @@ func (sys *System) bear(ctx actor.Context, e bear) bool {
 		return true
 	}
 	_, name, _ := strings.Cut(e.child.id, "/")
-	info := sys.spawn(ctx, ctx.Self().GetId(), sys.stepProps, e.child, name)
+	info := sys.spawnWith(ctx, ctx.Self().GetId(), sys.stepProps, &actorInfo{address: e.child, started: time.Now(), plan: e.plan}, name)
 	if info == nil {
 		return false
 	}

@@ -161,7 +161,7 @@ func (s *runState) birth(d *decision, f *flight, o int, g grant, required map[re
 	if g.ok {
 		step, b = step.bornRunning(g.choice, at)
 		s.phases[o] = live
-		d.then(bear{step.address(), beginStep{step}})
+		d.then(bear{child: step.address(), msg: beginStep{step}, plan: s.plan})
 		for _, r := range b.requires {
 			if !required[r] {
 				required[r] = true

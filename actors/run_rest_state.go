@@ -166,7 +166,7 @@ func (s *runState) visit(o int, cmd any, d *decision) {
 		s.resting--
 		s.unstand(o)
 	}
-	d.then(bear{s.stepAddress(o), cmd})
+	d.then(bear{child: s.stepAddress(o), msg: cmd, plan: s.plan})
 }
 
 // rests notes that a step's actor has left. If the scheduler that it stood in line at is gone since, it has to offer itself

@@ -33,8 +33,7 @@ func (s stepState) record() *messages.StepRecord {
 type foundStep struct {
 	record  *messages.StepRecord
 	version uint64
-	pending uint64 // version of the pending dispatch that it waits in
-	orphan  bool   // that one, or what the run reads of it, is from before a restart
+	orphan  bool // it was written before a restart, and so was the pending dispatch of a step that waits
 	plan    *workflow.Plan
 	limit   time.Duration // the orchestrator's queue timeout; 0: none
 	grace   time.Duration
@@ -52,12 +51,20 @@ func stepFrom(f foundStep) stepState {
 		def: def, limit: limit, status: messages.StepStatus(r.GetStatus()), attempt: r.GetAttempt(), losses: r.GetLosses(),
 		refusals: r.GetRefusals(), episode: r.GetEpisode(), dispatches: r.GetDispatches(), place: r.GetFirstQueuedSeq(),
 		waited: messages.Duration(r.GetWaitedMs()), queuedFor: messages.Duration(r.GetQueuedMs()),
-		queueID: r.GetQueueId(), pending: f.pending, orphan: f.orphan, grace: f.grace, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(),
+		queueID: r.GetQueueId(), pending: waitVersion(r), orphan: f.orphan && r.GetStatus() == string(messages.StepQueued), grace: f.grace, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(),
 		worker: r.GetWorker(), readyAt: messages.GoTime(r.GetReadyAt()), queuedAt: messages.GoTime(r.GetQueuedAt()),
 		startedAt: messages.GoTime(r.GetStartedAt()), endedAt: messages.GoTime(r.GetEndedAt()), errText: r.GetError(),
 		code: r.GetCode(), outputs: r.GetOutputs(), cancelAt: messages.GoTime(r.GetCancelRequestedAt()),
 		cancelBy: r.GetCancelRequestedBy(), forced: r.GetCancelForced(),
 	}
+}
+
+// waitVersion is the version of the pending dispatch that the step waits in, which never changes but by its end.
+func waitVersion(r *messages.StepRecord) uint64 {
+	if r.GetStatus() == string(messages.StepQueued) {
+		return 1
+	}
+	return 0
 }
 
 // pendingWrite is the next version of the record of the step's wait episode.

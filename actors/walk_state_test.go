@@ -167,7 +167,7 @@ func stepUnder() *under[stepState] {
 		record: func(s stepState) proto.Message { return s.record() },
 		reload: func(s stepState) stepState {
 			return stepFrom(foundStep{
-				record: s.record(), version: s.version, pending: s.pending, plan: samplePlan(), limit: time.Minute, grace: time.Second,
+				record: s.record(), version: s.version, plan: samplePlan(), limit: time.Minute, grace: time.Second,
 			})
 		},
 		resume: resumeStep, start: func(stepState, moment) []effect { return nil },
