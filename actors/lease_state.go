@@ -269,6 +269,8 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 	case slotNoted:
 		l.slotKnows = true
 		return l.mayLeave()
+	case confirmSlot:
+		return l.confirmSlot(c)
 	case lookAgain:
 		return l.mayLeave()
 	case commitRefused:

@@ -324,6 +324,8 @@ func (s *runState) note(cmd any, only bool, d *decision, at moment) {
 		if s.restArmed = only && s.idle(); s.restArmed { // it may not rest yet: then it tries again
 			d.then(arm{timerRest, restAfter, restElapsed{}}, rest{})
 		}
+	case stillReserved:
+		s.stillReserved(c, d)
 	case poisoned:
 		s.fail("internal error: the run's actor panicked at the same command each time", d, at)
 	}

@@ -273,6 +273,38 @@ func TestPanics_OfARunAndItsStepLeaveNobodyAsleep(t *testing.T) {
 	}
 }
 
+// A run that was never accepted may have got slots before its actor panicked. They come back, though nobody asks for that run
+// again; those of a run that goes on are kept.
+func TestPanics_SlotsReservedForNobodyComeBack(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(t *testing.T, f *testkit.Fleet) {
+		busy := f.Worker("gpu-2", gpu())
+		long := f.Submit(single)
+		d := busy.NextDispatch().Accept()
+		w := f.Worker("gpu-1", gpu())
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		p := &messages.WorkflowRunParams{RunId: "nobody", File: "test.yaml", Source: single}
+		if _, err := f.Do(ctx, messages.VerbWorkflowRun, p, nil); err == nil {
+			t.Error("the run was accepted, although its actor has panicked")
+		}
+		run := f.Submit(single)
+		w.NextDispatch().Succeed()
+		run.WaitStatus(messages.RunSucceeded)
+		if sinceStart() > time.Minute {
+			t.Errorf("the slot came back after %s", sinceStart())
+		}
+		f.Advance(5 * time.Minute)
+		f.Submit(single)
+		f.Submit(single) // the slot of the long one is not given away meanwhile
+		busy.NoDispatch()
+		d.Succeed()
+		long.WaitStatus(messages.RunSucceeded)
+		w.NextDispatch().Succeed()
+		busy.NextDispatch().Succeed()
+	}, testkit.WithQueueTimeout(time.Hour), testkit.WithPanic(testkit.PanicAt{Stage: "decided", Kind: "run", Command: "slotsReserved", ID: "nobody"}))
+}
+
 // A scheduler that starts anew knows the slots that are taken, also while the leases have not introduced themselves.
 func TestPanics_ANewSchedulerDoesNotGiveASlotTwice(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,7 @@ type schedulerState struct {
 	paused   map[string]bool // workers that have just refused
 	parked   int             // steps that have just been refused
 	clock    deadlines
+	reserved []reservation // by age
 	armed    time.Time
 	waiting  int
 }
@@ -359,6 +360,7 @@ func (s *schedulerState) reserve(c reserveSlots, d *decision, at moment) {
 		if w != nil {
 			g.choice = s.choice(w)
 			s.take(item.dispatchID, &slot{worker: w.name, choice: g.choice})
+			s.reserved = append(s.reserved, reservation{at.now.Add(reservedTime), c.run, item.dispatchID, g.choice.ticket})
 		} else {
 			if whys[class] == "" {
 				whys[class] = s.whyOf(class)
@@ -380,6 +382,7 @@ func (s *schedulerState) elapsed(d *decision, at moment) {
 			s.clock.push(due{at.now.Add(time.Second), o}) // until the step has withdrawn
 		}
 	}
+	s.askReserved(d, at)
 	for _, name := range slices.Sorted(maps.Keys(s.paused)) {
 		if w := s.workers[name]; !at.now.Before(w.refusedUntil) {
 			s.unpause(w)
@@ -393,6 +396,9 @@ func (s *schedulerState) rearm(d *decision, at moment) {
 	var next time.Time
 	if len(s.clock) > 0 {
 		next = s.clock[0].at
+	}
+	if len(s.reserved) > 0 && (next.IsZero() || s.reserved[0].at.Before(next)) {
+		next = s.reserved[0].at
 	}
 	for name := range s.paused {
 		if until := s.workers[name].refusedUntil; next.IsZero() || until.Before(next) {

@@ -230,6 +230,7 @@ func leaseCommands() map[string]func() any {
 		"backstop elapsed":   func() any { return backstopElapsed{} },
 		"step noted":         func() any { return leaseNoted{lease: "r.0.1/1"} },
 		"slot noted":         func() any { return slotNoted{"r.0.1"} },
+		"slot asked for":     func() any { return confirmSlot{"r.0.1", 4} },
 		"scheduler started":  func() any { return schedulerStarted{4} },
 		"worker started":     func() any { return workerStarted{"a"} },
 		"another one starts": func() any { return workerStarted{"b"} },
