@@ -300,7 +300,7 @@ func (w *world) booted() {
 // failed is an orchestrator that has given up: its process exits, and whoever supervises it starts it again.
 func (w *world) failed(err error) {
 	w.count(&w.tally.Failures)
-	if !errors.Is(err, errDisk) && !strings.Contains(err.Error(), injected) {
+	if text := err.Error(); !errors.Is(err, errDisk) && !strings.Contains(text, injected) && !strings.Contains(text, persistence.ErrNoSpace.Error()) {
 		w.judge.find("the orchestrator gives up: %v", err)
 	}
 	w.crash(Op{For: time.Second})

@@ -261,7 +261,7 @@ func (w *world) hear(level slog.Level, message, text, line string) {
 		w.tally.GivenUp++
 	}
 	w.mu.Unlock()
-	ours := strings.Contains(text, injected) || strings.Contains(text, persistence.ErrClosed.Error()) || strings.Contains(text, errDisk.Error())
+	ours := strings.Contains(text, injected) || strings.Contains(text, persistence.ErrNoSpace.Error()) || strings.Contains(text, persistence.ErrClosed.Error()) || strings.Contains(text, errDisk.Error())
 	switch {
 	case over || level < slog.LevelError:
 	case message == "actor panicked" && ours, message == "command given up after panics":
