@@ -75,6 +75,12 @@ func (w workerState) hopes(lease string) bool {
 	return slices.ContainsFunc(w.claims, func(c string) bool { return !w.settled[c] && dispatchOf(c) == dispatchOf(lease) })
 }
 
+// claimed tells whether the worker has named the dispatch of a lease, be it under an older generation, and whatever has come of
+// that: the lease may be what has.
+func (w workerState) claimed(lease string) bool {
+	return slices.ContainsFunc(w.claims, func(c string) bool { return dispatchOf(c) == dispatchOf(lease) })
+}
+
 // bump begins the next version of the record. It names the claims that are open.
 func (w *workerState) bump() {
 	w.version++

@@ -335,7 +335,7 @@ func (w workerState) says(c workerSays, at moment) (workerState, decision) {
 // not have heard it.
 func (w workerState) cameWithout(lease string, version uint64) bool {
 	_, known := w.leases[lease]
-	return !known && version < w.enrolledVersion && !slices.Contains(w.named, lease) && !slices.Contains(w.claims, lease)
+	return !known && version < w.enrolledVersion && !slices.Contains(w.named, lease) && !w.claimed(lease)
 }
 
 // unsent tells whether a lease that is not known yet is a choice of this session: the worker has not named it, and it is

@@ -22,6 +22,8 @@ func TestWorker_Cells(t *testing.T) {
 	dismissing.dismissing, dismissing.reason = true, string(messages.CodeTokenRevoked)
 	claiming := ok(0)
 	claiming.claims = []string{"r.9.1/1"}
+	claimingAnew := claiming
+	claimingAnew.enrolledVersion = claimingAnew.version
 	otherwise := ok(0)
 	otherwise.claims = []string{"r.9.1/3", "r.8.1/1"}
 	checkCells(t, workerUnder(), []cell[workerState]{
@@ -62,6 +64,10 @@ func TestWorker_Cells(t *testing.T) {
 		{
 			"what is claimed again under another generation keeps its slot, and what is not gives it back", otherwise, c["enrolls again"](),
 			"worker idle; if token is at 2; send worker.goodbye; hang up: superseded; send response; owes lease claimLease; owes lease claimLease; owes scheduler releaseSlot; owes scheduler workerKnown",
+		},
+		{
+			"a claim of before the enrollment that was adopted meanwhile is a lease", claimingAnew, leaseHere{"r.9.1/3", 2, &messages.DispatchParams{}},
+			"tell lease leaseNamed; send worker.dispatch",
 		},
 		{"a claim that was adopted is a lease", claiming, leaseHere{"r.9.1/2", 4, &messages.DispatchParams{}}, "send worker.dispatch"},
 		{"another token's end changes nothing", ok(1), c["another token expires"](), "tell token tokenGoneNoted"},

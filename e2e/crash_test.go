@@ -58,6 +58,7 @@ type chance struct {
 // TestCrash kills what it can for CRASH_TIME, under a stream of runs. Afterwards the books and what the steps wrote
 // down have to agree.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	s := newStorm(t, "CRASH", "2s")
 	s.mix = []chance{
 		{10, func(_ int, d time.Duration) { s.killSwampd(d / 3) }},

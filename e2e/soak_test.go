@@ -12,6 +12,7 @@ import (
 // than the grace, or that swallow everything; an orchestrator that is killed, restarted or stopped; workers that are. What
 // a step does is never done twice at once, what was shown stays true, and nothing is stuck at the end.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	s := newStorm(t, "SOAK", "6s")
 	s.mix = []chance{
 		{6, func(_ int, d time.Duration) { s.killSwampd(d) }},
