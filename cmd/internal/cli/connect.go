@@ -94,9 +94,9 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		if err := a.host.hideCredentials(cmd.Flags(), token); err != nil {
 			return err
 		}
-		// From here on a signal is the first of two. One that comes before ends a program that has taken nothing yet.
-		signals, stop := a.host.Notify(stopSignals()...)
-		defer stop()
+		// From here on a signal is the first of two. One that comes before ends a program that has taken nothing yet. It stays so
+		// to the end of the process: one that comes when everything is over does not change how that was.
+		signals, _ := a.host.Notify(stopSignals()...)
 		events := &eventPrinter{w: a.host.Stdout, json: a.json()}
 		agent, err := worker.New(worker.Config{
 			URL:           url,

@@ -140,8 +140,7 @@ func shippedEnv(env, patterns []string) []string {
 // serve runs the orchestrator until a signal ends it, or it fails.
 func (a *app) serve(ctx context.Context, cfg daemon.Config, f *serveFlags) error {
 	defer keepOnBrokenPipe()()
-	signals, stop := a.host.Notify(stopSignals()...)
-	defer stop()
+	signals, _ := a.host.Notify(stopSignals()...) // to the end of the process: a late one does not change how it ended
 	starting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type startResult struct {
