@@ -26,6 +26,8 @@ const (
 	KeyStack    = "stack"
 	KeyVersion  = "version"
 	KeyDir      = "dir"
+	KeyFree     = "free"
+	KeyNeeded   = "needed"
 	KeySignal   = "signal"
 	KeyCommand  = "command"
 )

@@ -129,7 +129,7 @@ func workshop(temp string) (_ *lock, err error) {
 
 // fill makes the store in the folder. The sentinel comes last.
 func fill(temp string, config RestoreConfig, info persistence.BackupInfo) (err error) {
-	c := Config{Dir: temp, Logger: config.Logger, Marks: config.Marks, FreeSpace: config.FreeSpace}.withDefaults()
+	c := Config{Dir: temp, Logger: config.Logger, Marks: config.Marks, FreeSpace: config.FreeSpace, Ballast: -1}.withDefaults()
 	s := newSpace(c)
 	// Badger dies where there is no space. What it holds is a little more than what the backup does.
 	if now := s.report(); now.Free < now.Hard+info.Bytes+info.Bytes/2 {

@@ -21,6 +21,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Marks are the free space below which commits are refused. Default: [DefaultMarks].
 	Marks Marks
+	// Ballast is how many bytes a file takes up that is given up when little space is left (see [Marks]); below 0: none.
+	// Default: what the ends of all that runs may need above Marks.Hard.
+	Ballast int64
 	// FreeSpace returns the bytes that an unprivileged process may still write below dir. Default: the file system's word.
 	FreeSpace func(dir string) (uint64, error)
 	// OpenLogs is how many logs of output are kept open at once. Default: 256.
@@ -35,6 +38,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Marks == (Marks{}) {
 		c.Marks = DefaultMarks()
+	}
+	if c.Ballast == 0 {
+		c.Ballast = int64(c.Marks.Hard) + endings
 	}
 	if c.FreeSpace == nil {
 		c.FreeSpace = freeSpace
@@ -111,6 +117,11 @@ func openLocked(config Config) (_ *Store, err error) {
 		return nil, err
 	}
 	space := newSpace(config)
+	defer func() {
+		if err != nil {
+			space.close()
+		}
+	}()
 	if now := space.report(); now.Free < now.Hard {
 		return nil, fmt.Errorf("data directory %s: %w: %d MiB free, %d MiB needed: make room", dir, persistence.ErrNoSpace, now.Free>>20, now.Hard>>20)
 	}

@@ -39,6 +39,7 @@ func (e *NoStoreError) Error() string {
 // are those of [Open], and *NoStoreError; what stands in the report is wrong with a store that can be opened.
 func Check(config Config) (_ Report, err error) {
 	config = config.withDefaults()
+	config.Ballast = -1 // nothing in the directory changes
 	if err := config.validate(); err != nil {
 		return Report{}, fmt.Errorf("check the journal: %w", err)
 	}

@@ -113,6 +113,7 @@ func (e *engine) Space() persistence.Space { return e.space.report() }
 
 // Close implements persistence.Engine.
 func (e *engine) Close() error {
+	e.space.close()
 	err := e.db.Close()
 	if err == nil {
 		err = e.head.closed()
