@@ -19,7 +19,7 @@ const (
 	// actor repeats what it owes.
 	auditAgain = 10 * time.Second
 	// auditShare is how much longer than a look the time between two is, at least.
-	auditShare = 30
+	auditShare = 100
 	// aliveEvery is how often the journal notes that the orchestrator lives, while something waits or runs. At a restart a
 	// wait counts up to then.
 	aliveEvery = 10 * time.Second

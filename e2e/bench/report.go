@@ -88,16 +88,17 @@ func reportSizes(ctx context.Context, p plan, r report) error {
 			return nil
 		}},
 		{"burst", func() error {
-			var first, all []quantiles
+			var enrolled, first, all []quantiles
 			for range p.rounds {
 				d, err := drain(ctx, p, stepsPerRun, stepsPerRun, 1)
 				if err != nil {
 					return err
 				}
+				enrolled = append(enrolled, quantiles{p50: d.enrolled})
 				first, all = append(first, quantiles{p50: d.first}), append(all, quantiles{p50: d.all})
 			}
-			r.line(fmt.Sprintf("%d waiting, a worker of %d slots connects", stepsPerRun, p.slots), "first start %s, all started %s",
-				round(medianQuantiles(first).p50), round(medianQuantiles(all).p50))
+			r.line(fmt.Sprintf("%d waiting, a worker of %d slots enrolls", stepsPerRun, p.slots), "first start %s, all started %s, after %s to connect",
+				round(medianQuantiles(first).p50), round(medianQuantiles(all).p50), round(medianQuantiles(enrolled).p50))
 			return nil
 		}},
 		{"queue", func() error {

@@ -59,7 +59,7 @@ func fill(ctx context.Context, s *server, steps, perRun, classes int) error {
 	err := eventually(ctx, 5*time.Minute, func() bool {
 		n, err := s.metric(ctx, "swamp_queue_waiting")
 		last = err
-		return err != nil || int(n) == steps
+		return err != nil || int(n) >= steps
 	})
 	if last != nil {
 		return last
@@ -137,7 +137,8 @@ func restart(ctx context.Context, p plan, steps, perRun int) (ready, first time.
 
 // drained is what the drain of a full queue took.
 type drained struct {
-	first, all time.Duration // from the moment at which the worker begins to connect
+	enrolled   time.Duration // from the moment at which the worker begins to connect
+	first, all time.Duration // from its enrollment
 	perStep    time.Duration
 	cpu        time.Duration // of swampd, each step
 }
@@ -158,6 +159,10 @@ func drain(ctx context.Context, p plan, steps, perRun, classes int) (d drained, 
 		if err != nil {
 			return err
 		}
+		enrolled, err := w.await(ctx, stampEnrolled, 1)
+		if err != nil {
+			return err
+		}
 		first, err := w.await(ctx, stampStarted, 1)
 		if err != nil {
 			return err
@@ -166,20 +171,28 @@ func drain(ctx context.Context, p plan, steps, perRun, classes int) (d drained, 
 		if err != nil {
 			return err
 		}
-		d = drained{first: first.Sub(begin), all: last.Sub(begin), perStep: last.Sub(first) / time.Duration(steps)}
+		d = drained{enrolled: enrolled.Sub(begin), first: first.Sub(enrolled), all: last.Sub(enrolled), perStep: last.Sub(first) / time.Duration(steps)}
 		d.cpu = (s.cpu() - cpu) / time.Duration(steps)
 		return nil
 	})
 }
 
-// queueMemory measures the memory that each waiting step takes.
+// queueMemory measures the memory that each waiting step takes, over what a tenth of them takes with all that is there once.
+// What is garbage, the process gives back a while later.
 func queueMemory(ctx context.Context, p plan, steps, perRun int) (each, after float64, err error) {
 	return each, after, with(ctx, p, func(s *server) error {
+		few := max(steps/10, perRun)
+		if err := fill(ctx, s, few, perRun, 1); err != nil {
+			return err
+		}
+		if err := pause(ctx, settles); err != nil {
+			return err
+		}
 		before := s.memory()
 		if err := fill(ctx, s, steps, perRun, 1); err != nil {
 			return err
 		}
-		if err := pause(ctx, 10*time.Second); err != nil {
+		if err := pause(ctx, settles); err != nil {
 			return err
 		}
 		each = (s.memory() - before) / float64(steps)
@@ -187,13 +200,22 @@ func queueMemory(ctx context.Context, p plan, steps, perRun int) (each, after fl
 		if _, err := s.start(ctx); err != nil {
 			return err
 		}
-		if err := pause(ctx, 10*time.Second); err != nil {
+		if err := eventually(ctx, 5*time.Minute, func() bool { // every step has its new place in line
+			n, err := s.metric(ctx, "swamp_queue_waiting")
+			return err == nil && int(n) == few+steps
+		}); err != nil {
+			return err
+		}
+		if err := pause(ctx, settles); err != nil {
 			return err
 		}
 		after = (s.memory() - before) / float64(steps)
 		return nil
 	})
 }
+
+// settles is how long it takes until a process that has nothing to do has given back what it does not need.
+const settles = 45 * time.Second
 
 // fleetMemory measures the memory that each idle worker takes.
 func fleetMemory(ctx context.Context, p plan, workers int) (each float64, err error) {

@@ -109,6 +109,7 @@ func (Engine) Start(ctx context.Context, cfg daemon.Config) (_ daemon.Orchestrat
 	if err != nil {
 		return nil, err
 	}
+	o.work.Go(func() { giveBack(o.stopped) })
 	o.work.Go(func() {
 		select {
 		case <-o.system.Failed():
