@@ -4,17 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
-
-// cpuTime is the processor time that this process has used.
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
 
 // notifyTerm sends the signals that end the worker.
 func notifyTerm(c chan<- os.Signal) { signal.Notify(c, syscall.SIGTERM, os.Interrupt) }
