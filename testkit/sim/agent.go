@@ -461,7 +461,9 @@ func (p *process) fenceOff() {
 // ping asks for promises.
 func (l *link) ping() {
 	p := l.p
+	p.a.w.mu.Lock()
 	every := messages.Duration(p.terms.GetPingMs())
+	p.a.w.mu.Unlock()
 	timer := time.NewTicker(every)
 	defer timer.Stop()
 	for n := 1; ; n++ {

@@ -18,7 +18,8 @@ import (
 // task is a dispatch that a process has taken. The world's mutex guards it.
 type task struct {
 	p          *process
-	lease      string // the id of its frames
+	name       string // the lease that it came with, by which its chances are drawn
+	lease      string // the id of its frames, under the generation of now
 	generation uint32
 	params     *messages.DispatchParams
 
@@ -238,7 +239,7 @@ func (p *process) offer(l *link, lease string, params *messages.DispatchParams) 
 		return
 	}
 	t := &task{
-		p: p, lease: lease, generation: params.GetGeneration(), params: params, stopped: make(chan struct{}), killed: make(chan struct{}),
+		p: p, name: lease, lease: lease, generation: params.GetGeneration(), params: params, stopped: make(chan struct{}), killed: make(chan struct{}),
 		fence: time.Now().Add(p.span()), // as long as the promise that comes with it; the next ping makes it exact
 	}
 	p.known[params.GetDispatchId()] = t
@@ -269,7 +270,7 @@ func (p *process) busy() int {
 func (t *task) perform(mood Mood) {
 	w := t.p.a.w
 	c := w.chance
-	if !t.wait(c.within(0, 20*time.Millisecond, "accept", t.lease)) {
+	if !t.wait(c.within(0, 20*time.Millisecond, "accept", t.name)) {
 		return
 	}
 	w.mu.Lock()
@@ -282,11 +283,11 @@ func (t *task) perform(mood Mood) {
 	w.mu.Unlock()
 	t.sayAgain()
 	switch {
-	case c.percent(mood.DropAfter, "drop after", t.lease):
-		t.wait(c.within(0, time.Second, "drop", t.lease))
+	case c.percent(mood.DropAfter, "drop after", t.name):
+		t.wait(c.within(0, time.Second, "drop", t.name))
 		t.p.a.cut()
-	case c.percent(mood.Die, "die", t.lease):
-		t.wait(c.within(0, time.Second, "death", t.lease))
+	case c.percent(mood.Die, "die", t.name):
+		t.wait(c.within(0, time.Second, "death", t.name))
 		t.p.a.kill()
 	}
 	t.work(mood)
@@ -297,25 +298,25 @@ func (t *task) work(mood Mood) {
 	w := t.p.a.w
 	c := w.chance
 	most := 2 * time.Second
-	switch c.of("length", t.lease) % 8 {
+	switch c.of("length", t.name) % 8 {
 	case 0:
 		most = 90 * time.Second
 	case 1, 2:
 		most = 15 * time.Second
 	}
-	length := c.within(time.Millisecond, most, "time", t.lease)
+	length := c.within(time.Millisecond, most, "time", t.name)
 	result := &messages.DispatchResult{Status: "succeeded"}
 	how := "succeeded"
-	if c.percent(mood.Fail, "fail", t.lease) {
+	if c.percent(mood.Fail, "fail", t.name) {
 		result, how = &messages.DispatchResult{Status: "failed", Code: string(messages.CodeExitNonzero), Error: "exit status 7"}, "failed"
 	}
-	hangs := c.percent(mood.Hang, "hang", t.lease)
-	if limit := messages.Duration(t.params.GetTimeoutMs()); limit > 0 && (length > limit || hangs && !c.percent(50, "stuck", t.lease)) {
+	hangs := c.percent(mood.Hang, "hang", t.name)
+	if limit := messages.Duration(t.params.GetTimeoutMs()); limit > 0 && (length > limit || hangs && !c.percent(50, "stuck", t.name)) {
 		length, hangs = limit, false
 		result, how = &messages.DispatchResult{Status: "timeout", Code: string(messages.CodeTimeout), Error: "timed out"}, "timeout"
 	}
-	deaf := c.percent(mood.Deaf, "deaf", t.lease)
-	chunks := int(c.of("chunks", t.lease) % 4)
+	deaf := c.percent(mood.Deaf, "deaf", t.name)
+	chunks := int(c.of("chunks", t.name) % 4)
 	for i := range chunks {
 		if !t.run(length/time.Duration(chunks+1), deaf) {
 			return
@@ -369,7 +370,7 @@ func (t *task) run(d time.Duration, deaf bool) bool {
 // giveUp does what a polite cancel asks for, in its own time.
 func (t *task) giveUp() {
 	w := t.p.a.w
-	if !t.wait(w.chance.within(0, 3*time.Second, "give up", t.lease)) {
+	if !t.wait(w.chance.within(0, 3*time.Second, "give up", t.name)) {
 		return
 	}
 	w.mu.Lock()
@@ -402,7 +403,7 @@ func (t *task) insist() {
 			return
 		}
 		t.sayAgain()
-		if !t.p.pause(t.p.chance().within(sayAgainTime, sayAgainTime+time.Second, "insist", t.lease, since().String())) {
+		if !t.p.pause(t.p.chance().within(sayAgainTime, sayAgainTime+time.Second, "insist", t.name, since().String())) {
 			return
 		}
 	}
@@ -411,8 +412,8 @@ func (t *task) insist() {
 // print writes a line, which is a long one at times.
 func (t *task) print(i int) {
 	w := t.p.a.w
-	text := fmt.Sprintf("line %d of %s\n", i, t.lease)
-	if w.chance.percent(5, "long line", t.lease) {
+	text := fmt.Sprintf("line %d of %s\n", i, t.name)
+	if w.chance.percent(5, "long line", t.name) {
 		text = strings.Repeat("long ", 8000) + text
 	}
 	w.mu.Lock()
