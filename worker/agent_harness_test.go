@@ -336,6 +336,10 @@ func (c *conn) silent(limit time.Duration) {
 // dispatch sends a step.
 func (c *conn) dispatch(id string, seq uint32, change ...func(*messages.DispatchParams)) {
 	c.t.Helper()
+	c.send(dispatchOrder(id, seq, change...))
+}
+
+func dispatchOrder(id string, seq uint32, change ...func(*messages.DispatchParams)) *messages.Frame {
 	p := &messages.DispatchParams{
 		DispatchId: id, Generation: 1, Seq: seq, Attempt: 1, RunId: "r1", Workflow: "flow", Job: "main", Step: "one",
 		ModelType: ShellModel, MethodName: ShellMethod,
@@ -343,7 +347,7 @@ func (c *conn) dispatch(id string, seq uint32, change ...func(*messages.Dispatch
 	for _, f := range change {
 		f(p)
 	}
-	c.send(requestFrame(frameID(id, p.GetGeneration()), messages.VerbWorkerDispatch, p))
+	return requestFrame(frameID(id, p.GetGeneration()), messages.VerbWorkerDispatch, p)
 }
 
 func (c *conn) ack(id string, offset uint32, done bool) {

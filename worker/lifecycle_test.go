@@ -261,24 +261,25 @@ func TestAgent_MaxDispatchesUnderAFullQueue(t *testing.T) {
 					t.Errorf("it offers %d slots at first", got)
 				}
 				seq := uint32(0)
-				send := func() {
+				send := func() { // it may have left by now
 					seq++
-					c.dispatch(fmt.Sprintf("d%d", seq), seq, func(p *messages.DispatchParams) {
+					c.try(dispatchOrder(fmt.Sprintf("d%d", seq), seq, func(p *messages.DispatchParams) {
 						if seq == 2 {
 							p.Step = "broken"
 						}
-					})
+					}))
 				}
 				for range 6 {
 					send()
 				}
 				taken, ends, offered := 0, 0, int32(-1)
+				untold := 1 // a status overtakes what is said of a dispatch, so it may know more of the broken one
 				for f := c.next(time.Hour); f != nil; f = c.next(time.Hour) {
 					id, _ := dispatchOf(f.GetId())
 					switch {
 					case f.GetRequest().GetWorkerStatus() != nil:
 						s := f.GetRequest().GetWorkerStatus()
-						if s.GetSlotsOffered() > int32(min(n-taken, 4)) {
+						if s.GetSlotsOffered() > int32(min(n-taken+untold, 4)) {
 							t.Errorf("it offers %d slots with %d dispatches left", s.GetSlotsOffered(), n-taken)
 						}
 						offered = s.GetSlotsOffered()
@@ -294,6 +295,7 @@ func TestAgent_MaxDispatchesUnderAFullQueue(t *testing.T) {
 						send()
 					case messages.Code(f.GetError().GetCode()) == messages.CodeWorkerCannotStart:
 						taken--
+						untold = 0
 						c.ack(id, 0, true)
 						send()
 					}
