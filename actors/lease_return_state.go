@@ -40,7 +40,11 @@ func (l leaseState) claimed(c claimLease, at moment) (leaseState, decision) {
 		l.claim = &c
 		return l, decision{} // the step is told of the end anew, with the claim
 	}
-	return l, decision{effects: []effect{tell{workerAddress(c.worker), claimSettled{c.lease, true}}}}
+	d := decision{effects: []effect{tell{workerAddress(c.worker), claimSettled{c.lease, true}}}}
+	if l.unknown != "" {
+		d.then(leave{})
+	}
+	return l, d
 }
 
 // noted takes it that the step knows how the lease ended. A claim that it has not adopted is void.

@@ -20,6 +20,7 @@ func TestLease_Cells(t *testing.T) {
 	completed := sampleLease(messages.LeaseCompleted, "", "none", false)
 	restarted := sampleLease(messages.LeaseExpired, "", "logged", false)
 	restarted.outcome = &messages.Outcome{Status: outcomeRestart}
+	nobodys := leaseState{dispatchID: "x", state: messages.LeaseExpired, stepKnows: true, slotKnows: true, unknown: "x/1"}
 	claimed, adopted := restarted, restarted
 	claimed.claim, claimed.slotKnows = &claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, true
 	adopted.adopted, adopted.stepKnows, adopted.slotKnows = true, true, true
@@ -61,6 +62,7 @@ func TestLease_Cells(t *testing.T) {
 		{"a claim after a restart is the step's to decide", restarted, claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, "owes step leaseEnded; owes scheduler releaseSlot"},
 		{"another instance's claim is void", restarted, claimLease{lease: "r.0.1/1", worker: "a", instance: "other"}, "tell worker claimSettled" + over},
 		{"a claim that its step does not adopt is void", claimed, leaseNoted{lease: "r.0.1/1"}, "tell worker claimSettled; leave"},
+		{"a claim of a lease that nothing is known of is void, and nothing stays of it", nobodys, claimLease{lease: "x/1", worker: "a", instance: "i"}, "tell worker claimSettled; leave"},
 		{"one that was adopted leads on", adopted, claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, "tell lease claimLease"},
 		{"what a worker says before that is decided is not heard", restarted, c["result succeeded"](), "owes step leaseEnded; owes scheduler releaseSlot"},
 		{"the grace is over", active, graceElapsed{}, "lease expired; tell worker leaseOver" + over},

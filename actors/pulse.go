@@ -6,8 +6,9 @@ import (
 )
 
 // pulse notices when this process stood still: stopped, starved, or asleep with its machine. Whatever ran out meanwhile ran
-// out for its own fault, and not for that of the peers that it could not hear: every lease gets a fresh interval then. It compares the time with that of its last beat, also at each look, since the timers that have run
-// out fire before the next beat.
+// out for its own fault, and not for that of the peers that it could not hear: every lease gets a fresh interval then. It
+// compares the time with that of its last beat, also at each look, since the timers that have run out fire before the next
+// beat.
 type pulse struct {
 	every time.Duration
 	beat  atomic.Pointer[time.Time]

@@ -19,6 +19,12 @@ type reservation struct {
 // auditor waits before it looks again.
 const reservedTime = 5 * time.Second
 
+// askAt is when a reservation of now is asked for. All of one second are looked at together: most are long used by then, and
+// a timer for each would cost more than the question.
+func askAt(at moment) time.Time {
+	return at.now.Add(reservedTime).Truncate(time.Second).Add(time.Second)
+}
+
 // stillReserved asks a run whether it still counts on a slot.
 type stillReserved struct {
 	dispatchID string
@@ -40,7 +46,7 @@ func (s *schedulerState) askReserved(d *decision, at moment) {
 			continue
 		}
 		d.then(tell{r.run, stillReserved{r.dispatchID, r.ticket}})
-		r.at = at.now.Add(reservedTime)
+		r.at = askAt(at)
 		s.reserved = append(s.reserved, r)
 	}
 }

@@ -84,6 +84,9 @@ func (r *router) Receive(ctx actor.Context) {
 		}
 	case *actor.Stopping:
 		r.stopping = true
+		r.wave.stop()
+	case *actor.Restarting:
+		r.wave.stop()
 	case *actor.Terminated:
 		r.terminated(ctx, msg.Who)
 	case childLeft:

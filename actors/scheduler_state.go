@@ -360,7 +360,7 @@ func (s *schedulerState) reserve(c reserveSlots, d *decision, at moment) {
 		if w != nil {
 			g.choice = s.choice(w)
 			s.take(item.dispatchID, &slot{worker: w.name, choice: g.choice})
-			s.reserved = append(s.reserved, reservation{at.now.Add(reservedTime), c.run, item.dispatchID, g.choice.ticket})
+			s.reserved = append(s.reserved, reservation{askAt(at), c.run, item.dispatchID, g.choice.ticket})
 		} else {
 			if whys[class] == "" {
 				whys[class] = s.whyOf(class)

@@ -25,6 +25,14 @@ type wave struct {
 	under int      // woken, and not up yet
 	up    bool     // one has come up since the last tick
 	ticks bool     // a tick is on its way
+	timer *time.Timer
+}
+
+// stop takes back the tick that is on its way.
+func (w *wave) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }
 
 // waveTick comes while a wave is under way.
@@ -71,7 +79,7 @@ func (r *router) roll(ctx actor.Context) {
 	if w.under > 0 && !w.ticks {
 		w.ticks = true
 		self := ctx.Self()
-		time.AfterFunc(waveTime, func() { r.sys.tellPID(self, waveTick{}) })
+		w.timer = time.AfterFunc(waveTime, func() { r.sys.tellPID(self, waveTick{}) })
 	}
 }
 

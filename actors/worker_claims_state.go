@@ -21,6 +21,10 @@ import (
 // A claim is told again until it is settled. While there is one, the step does not give up (rule P10): the worker's promise
 // to kill what it runs counts from its enrollment on.
 
+// claimBytes bounds the ids that one record of a worker holds, some 9,000 dispatches: the journal takes 512 KiB. What a worker
+// names beyond that it has to abort; its step waits in line again once the grace has passed, when it is long dead.
+const claimBytes = 384 << 10
+
 // claimLease asks whether a worker's instance may go on with a dispatch.
 type claimLease struct {
 	lease    string // as the worker named it
@@ -152,7 +156,7 @@ func (w *workerState) freeSettled() {
 func (w *workerState) tellAwaiting(d *decision) {
 	var kept []awaitWorker
 	for _, a := range w.awaiting {
-		if w.hopes(a.lease) {
+		if w.hopes(a.lease) || w.surplus[dispatchOf(a.lease)] {
 			kept = append(kept, a)
 			continue
 		}
@@ -163,7 +167,7 @@ func (w *workerState) tellAwaiting(d *decision) {
 
 // await notes a step that hopes for its worker, or tells it that there is no hope.
 func (w workerState) await(c awaitWorker) (workerState, decision) {
-	if !w.hopes(c.lease) && (c.over || w.connected && w.sessionLives) {
+	if !w.hopes(c.lease) && (c.over || w.connected && w.sessionLives && !w.surplus[dispatchOf(c.lease)]) {
 		return w, decision{effects: []effect{tell{c.step, workerBack{}}}}
 	}
 	if !slices.Contains(w.awaiting, c) {

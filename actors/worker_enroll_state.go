@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"slices"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -107,14 +106,31 @@ func (w *workerState) reconcile(same bool, inFlight []*messages.InFlight, d *dec
 		}
 	}
 	var claims []string
+	seen := make(map[string]bool)
+	room := claimBytes
+	for _, id := range held {
+		room -= len(id)
+	}
+	w.surplus = nil
 	var verdicts []*messages.InFlightVerdict
 	for _, f := range inFlight {
 		id := leaseID(f.GetDispatchId(), f.GetGeneration())
 		v := &messages.InFlightVerdict{DispatchId: f.GetDispatchId(), Generation: f.GetGeneration(), Action: "wait"}
-		if ours := held[f.GetDispatchId()]; ours != "" {
+		ours := held[f.GetDispatchId()]
+		switch {
+		case ours != "":
 			named[ours] = true
 			v.Action, v.Generation = "resume", generationOf(ours)
-		} else if !slices.Contains(claims, id) {
+		case seen[id]:
+		case len(id) > room:
+			v.Action = "abort"
+			if w.surplus == nil {
+				w.surplus = make(map[string]bool)
+			}
+			w.surplus[f.GetDispatchId()] = true
+		default:
+			seen[id] = true
+			room -= len(id)
 			claims = append(claims, id)
 			lost[id] = f.GetResult().GetStatus() == outcomeLost
 		}

@@ -71,6 +71,7 @@ type workerState struct {
 	sessionLives bool
 	dismissing   bool            // it was told to go, and has not answered
 	claimsLost   map[string]bool // those of the claims that the worker has lost by now
+	surplus      map[string]bool // dispatches that it named beyond the bound, and was told to abort
 	settled      map[string]bool // those that have come to an end
 	awaiting     []awaitWorker   // of steps that hope for its return after a restart
 	freed        map[string]bool // dispatches of claims that came to nothing, of whose slots the scheduler is told
