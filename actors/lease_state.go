@@ -217,6 +217,10 @@ func leaseFrom(r *messages.LeaseRecord, version uint64, name string, def *workfl
 func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 	switch c := cmd.(type) {
 	case ensureLease:
+		if l.unknown != "" && !c.anew { // it may have been asked for before it was borne
+			c.anew = true
+			return l, decision{effects: []effect{leave{}, tell{leaseAddress(l.id()), c}}}
+		}
 		if l.unknown != "" { // the record is gone, and whoever ran it with it
 			o := &messages.Outcome{Status: outcomeLost, Code: string(messages.CodeWorkerLost), Error: "the record of its lease is gone"}
 			return l, decision{effects: []effect{tell{c.step, leaseEnded{lease: l.id(), worker: l.worker, outcome: o}}, leave{}}}

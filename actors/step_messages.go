@@ -87,6 +87,7 @@ type ensureLease struct {
 	lease string
 	step  address
 	born  *leaseState
+	anew  bool // an actor that knew nothing of the lease has left for one that reads the journal now
 }
 
 // leaseUp says that a lease's actor is there.
