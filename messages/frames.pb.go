@@ -226,6 +226,9 @@ type Request struct {
 	//	*Request_WorkerResume
 	//	*Request_Backup
 	//	*Request_WorkerDrain
+	//	*Request_DataList
+	//	*Request_DataVersions
+	//	*Request_DataQuery
 	Params        isRequest_Params `protobuf_oneof:"params"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -518,6 +521,33 @@ func (x *Request) GetWorkerDrain() *WorkerDrainParams {
 	return nil
 }
 
+func (x *Request) GetDataList() *DataListParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_DataList); ok {
+			return x.DataList
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetDataVersions() *DataVersionsParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_DataVersions); ok {
+			return x.DataVersions
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetDataQuery() *DataQueryParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_DataQuery); ok {
+			return x.DataQuery
+		}
+	}
+	return nil
+}
+
 type isRequest_Params interface {
 	isRequest_Params()
 }
@@ -633,6 +663,18 @@ type Request_WorkerDrain struct {
 	WorkerDrain *WorkerDrainParams `protobuf:"bytes,59,opt,name=worker_drain,json=workerDrain,proto3,oneof"`
 }
 
+type Request_DataList struct {
+	DataList *DataListParams `protobuf:"bytes,60,opt,name=data_list,json=dataList,proto3,oneof"`
+}
+
+type Request_DataVersions struct {
+	DataVersions *DataVersionsParams `protobuf:"bytes,61,opt,name=data_versions,json=dataVersions,proto3,oneof"`
+}
+
+type Request_DataQuery struct {
+	DataQuery *DataQueryParams `protobuf:"bytes,62,opt,name=data_query,json=dataQuery,proto3,oneof"`
+}
+
 func (*Request_WorkerEnroll) isRequest_Params() {}
 
 func (*Request_WorkerPing) isRequest_Params() {}
@@ -687,6 +729,12 @@ func (*Request_Backup) isRequest_Params() {}
 
 func (*Request_WorkerDrain) isRequest_Params() {}
 
+func (*Request_DataList) isRequest_Params() {}
+
+func (*Request_DataVersions) isRequest_Params() {}
+
+func (*Request_DataQuery) isRequest_Params() {}
+
 // Response ends a request well.
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -719,6 +767,9 @@ type Response struct {
 	//	*Response_WorkerResume
 	//	*Response_Backup
 	//	*Response_WorkerDrain
+	//	*Response_DataList
+	//	*Response_DataVersions
+	//	*Response_DataQuery
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1004,6 +1055,33 @@ func (x *Response) GetWorkerDrain() *WorkerItem {
 	return nil
 }
 
+func (x *Response) GetDataList() *DataListResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_DataList); ok {
+			return x.DataList
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetDataVersions() *DataVersionsResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_DataVersions); ok {
+			return x.DataVersions
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetDataQuery() *DataQueryResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_DataQuery); ok {
+			return x.DataQuery
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -1116,6 +1194,18 @@ type Response_WorkerDrain struct {
 	WorkerDrain *WorkerItem `protobuf:"bytes,59,opt,name=worker_drain,json=workerDrain,proto3,oneof"`
 }
 
+type Response_DataList struct {
+	DataList *DataListResult `protobuf:"bytes,60,opt,name=data_list,json=dataList,proto3,oneof"`
+}
+
+type Response_DataVersions struct {
+	DataVersions *DataVersionsResult `protobuf:"bytes,61,opt,name=data_versions,json=dataVersions,proto3,oneof"`
+}
+
+type Response_DataQuery struct {
+	DataQuery *DataQueryResult `protobuf:"bytes,62,opt,name=data_query,json=dataQuery,proto3,oneof"`
+}
+
 func (*Response_WorkerEnroll) isResponse_Result() {}
 
 func (*Response_WorkerPing) isResponse_Result() {}
@@ -1169,6 +1259,12 @@ func (*Response_WorkerResume) isResponse_Result() {}
 func (*Response_Backup) isResponse_Result() {}
 
 func (*Response_WorkerDrain) isResponse_Result() {}
+
+func (*Response_DataList) isResponse_Result() {}
+
+func (*Response_DataVersions) isResponse_Result() {}
+
+func (*Response_DataQuery) isResponse_Result() {}
 
 // Error ends a request badly. Retry goes by code, never by text.
 type Error struct {
@@ -6391,6 +6487,519 @@ func (x *VersionResult) GetEpoch() float64 {
 	return 0
 }
 
+type DataListParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names that begin with it.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// How many at most; 0 is 100.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The cursor of the page before, or empty.
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataListParams) Reset() {
+	*x = DataListParams{}
+	mi := &file_frames_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataListParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataListParams) ProtoMessage() {}
+
+func (x *DataListParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataListParams.ProtoReflect.Descriptor instead.
+func (*DataListParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *DataListParams) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *DataListParams) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DataListParams) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// DataListResult has the latest version of each artifact, by name.
+type DataListResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*ArtifactItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Cursor        *string                `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataListResult) Reset() {
+	*x = DataListResult{}
+	mi := &file_frames_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataListResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataListResult) ProtoMessage() {}
+
+func (x *DataListResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataListResult.ProtoReflect.Descriptor instead.
+func (*DataListResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *DataListResult) GetItems() []*ArtifactItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *DataListResult) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DataListResult) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
+	}
+	return ""
+}
+
+type DataVersionsParams struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataVersionsParams) Reset() {
+	*x = DataVersionsParams{}
+	mi := &file_frames_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataVersionsParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataVersionsParams) ProtoMessage() {}
+
+func (x *DataVersionsParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataVersionsParams.ProtoReflect.Descriptor instead.
+func (*DataVersionsParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *DataVersionsParams) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DataVersionsParams) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DataVersionsParams) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// DataVersionsResult has the versions of one artifact, newest first.
+type DataVersionsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*ArtifactItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Cursor        *string                `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataVersionsResult) Reset() {
+	*x = DataVersionsResult{}
+	mi := &file_frames_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataVersionsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataVersionsResult) ProtoMessage() {}
+
+func (x *DataVersionsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataVersionsResult.ProtoReflect.Descriptor instead.
+func (*DataVersionsResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *DataVersionsResult) GetItems() []*ArtifactItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *DataVersionsResult) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DataVersionsResult) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
+	}
+	return ""
+}
+
+// ArtifactItem is one version of an artifact.
+type ArtifactItem struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// json or file.
+	Kind        string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// In bytes.
+	Size float64 `protobuf:"fixed64,5,opt,name=size,proto3" json:"size,omitempty"`
+	// The SHA-256 of the body, in hex.
+	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Appends may still make it longer.
+	Open      bool                   `protobuf:"varint,7,opt,name=open,proto3" json:"open,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Who wrote it; null where somebody did from outside of a step.
+	RunId         *string `protobuf:"bytes,9,opt,name=run_id,json=runId,proto3,oneof" json:"run_id,omitempty"`
+	Job           *string `protobuf:"bytes,10,opt,name=job,proto3,oneof" json:"job,omitempty"`
+	Step          *string `protobuf:"bytes,11,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	DispatchId    *string `protobuf:"bytes,12,opt,name=dispatch_id,json=dispatchId,proto3,oneof" json:"dispatch_id,omitempty"`
+	Worker        *string `protobuf:"bytes,13,opt,name=worker,proto3,oneof" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactItem) Reset() {
+	*x = ArtifactItem{}
+	mi := &file_frames_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactItem) ProtoMessage() {}
+
+func (x *ArtifactItem) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactItem.ProtoReflect.Descriptor instead.
+func (*ArtifactItem) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ArtifactItem) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ArtifactItem) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetSize() float64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ArtifactItem) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *ArtifactItem) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *ArtifactItem) GetRunId() string {
+	if x != nil && x.RunId != nil {
+		return *x.RunId
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetJob() string {
+	if x != nil && x.Job != nil {
+		return *x.Job
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetStep() string {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetDispatchId() string {
+	if x != nil && x.DispatchId != nil {
+		return *x.DispatchId
+	}
+	return ""
+}
+
+func (x *ArtifactItem) GetWorker() string {
+	if x != nil && x.Worker != nil {
+		return *x.Worker
+	}
+	return ""
+}
+
+type DataQueryParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A CEL expression that is true for the wanted items.
+	Query         string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	Limit         int32  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataQueryParams) Reset() {
+	*x = DataQueryParams{}
+	mi := &file_frames_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataQueryParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataQueryParams) ProtoMessage() {}
+
+func (x *DataQueryParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataQueryParams.ProtoReflect.Descriptor instead.
+func (*DataQueryParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *DataQueryParams) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *DataQueryParams) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DataQueryParams) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// DataQueryResult has what the query is true for: artifacts, and the fleet's own books.
+type DataQueryResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*structpb.Struct     `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Cursor        *string                `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataQueryResult) Reset() {
+	*x = DataQueryResult{}
+	mi := &file_frames_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataQueryResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataQueryResult) ProtoMessage() {}
+
+func (x *DataQueryResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataQueryResult.ProtoReflect.Descriptor instead.
+func (*DataQueryResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *DataQueryResult) GetItems() []*structpb.Struct {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *DataQueryResult) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DataQueryResult) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
+	}
+	return ""
+}
+
 var File_frames_proto protoreflect.FileDescriptor
 
 const file_frames_proto_rawDesc = "" +
@@ -6406,7 +7015,7 @@ const file_frames_proto_rawDesc = "" +
 	"\x05event\x18\r \x01(\v2\x0f.swamp.v1.EventH\x00R\x05event\x12*\n" +
 	"\x06cancel\x18\x0e \x01(\v2\x10.swamp.v1.CancelH\x00R\x06cancel\x12!\n" +
 	"\x03ack\x18\x0f \x01(\v2\r.swamp.v1.AckH\x00R\x03ackB\x06\n" +
-	"\x04body\"\xfb\r\n" +
+	"\x04body\"\xb5\x0f\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12=\n" +
 	"\rworker_enroll\x18\n" +
@@ -6441,8 +7050,12 @@ const file_frames_proto_rawDesc = "" +
 	"\fworker_pause\x188 \x01(\v2\x1b.swamp.v1.WorkerPauseParamsH\x00R\vworkerPause\x12C\n" +
 	"\rworker_resume\x189 \x01(\v2\x1c.swamp.v1.WorkerResumeParamsH\x00R\fworkerResume\x120\n" +
 	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupParamsH\x00R\x06backup\x12@\n" +
-	"\fworker_drain\x18; \x01(\v2\x1b.swamp.v1.WorkerDrainParamsH\x00R\vworkerDrainB\b\n" +
-	"\x06params\"\xc8\r\n" +
+	"\fworker_drain\x18; \x01(\v2\x1b.swamp.v1.WorkerDrainParamsH\x00R\vworkerDrain\x127\n" +
+	"\tdata_list\x18< \x01(\v2\x18.swamp.v1.DataListParamsH\x00R\bdataList\x12C\n" +
+	"\rdata_versions\x18= \x01(\v2\x1c.swamp.v1.DataVersionsParamsH\x00R\fdataVersions\x12:\n" +
+	"\n" +
+	"data_query\x18> \x01(\v2\x19.swamp.v1.DataQueryParamsH\x00R\tdataQueryB\b\n" +
+	"\x06params\"\x82\x0f\n" +
 	"\bResponse\x12=\n" +
 	"\rworker_enroll\x18\n" +
 	" \x01(\v2\x16.swamp.v1.EnrollResultH\x00R\fworkerEnroll\x127\n" +
@@ -6476,7 +7089,11 @@ const file_frames_proto_rawDesc = "" +
 	"\fworker_pause\x188 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\vworkerPause\x12;\n" +
 	"\rworker_resume\x189 \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\fworkerResume\x120\n" +
 	"\x06backup\x18: \x01(\v2\x16.swamp.v1.BackupResultH\x00R\x06backup\x129\n" +
-	"\fworker_drain\x18; \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\vworkerDrainB\b\n" +
+	"\fworker_drain\x18; \x01(\v2\x14.swamp.v1.WorkerItemH\x00R\vworkerDrain\x127\n" +
+	"\tdata_list\x18< \x01(\v2\x18.swamp.v1.DataListResultH\x00R\bdataList\x12C\n" +
+	"\rdata_versions\x18= \x01(\v2\x1c.swamp.v1.DataVersionsResultH\x00R\fdataVersions\x12:\n" +
+	"\n" +
+	"data_query\x18> \x01(\v2\x19.swamp.v1.DataQueryResultH\x00R\tdataQueryB\b\n" +
 	"\x06result\"I\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
@@ -6974,7 +7591,56 @@ const file_frames_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x19\n" +
 	"\bstore_id\x18\x03 \x01(\tR\astoreId\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x01R\x05epochB#Z!github.com/swampd/swampd/messagesb\x06proto3"
+	"\x05epoch\x18\x04 \x01(\x01R\x05epoch\"V\n" +
+	"\x0eDataListParams\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"|\n" +
+	"\x0eDataListResult\x12,\n" +
+	"\x05items\x18\x01 \x03(\v2\x16.swamp.v1.ArtifactItemR\x05items\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1b\n" +
+	"\x06cursor\x18\x03 \x01(\tH\x00R\x06cursor\x88\x01\x01B\t\n" +
+	"\a_cursor\"V\n" +
+	"\x12DataVersionsParams\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x80\x01\n" +
+	"\x12DataVersionsResult\x12,\n" +
+	"\x05items\x18\x01 \x03(\v2\x16.swamp.v1.ArtifactItemR\x05items\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1b\n" +
+	"\x06cursor\x18\x03 \x01(\tH\x00R\x06cursor\x88\x01\x01B\t\n" +
+	"\a_cursor\"\xb4\x03\n" +
+	"\fArtifactItem\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12!\n" +
+	"\fcontent_type\x18\x04 \x01(\tR\vcontentType\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\x01R\x04size\x12\x16\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\x12\x12\n" +
+	"\x04open\x18\a \x01(\bR\x04open\x129\n" +
+	"\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1a\n" +
+	"\x06run_id\x18\t \x01(\tH\x00R\x05runId\x88\x01\x01\x12\x15\n" +
+	"\x03job\x18\n" +
+	" \x01(\tH\x01R\x03job\x88\x01\x01\x12\x17\n" +
+	"\x04step\x18\v \x01(\tH\x02R\x04step\x88\x01\x01\x12$\n" +
+	"\vdispatch_id\x18\f \x01(\tH\x03R\n" +
+	"dispatchId\x88\x01\x01\x12\x1b\n" +
+	"\x06worker\x18\r \x01(\tH\x04R\x06worker\x88\x01\x01B\t\n" +
+	"\a_run_idB\x06\n" +
+	"\x04_jobB\a\n" +
+	"\x05_stepB\x0e\n" +
+	"\f_dispatch_idB\t\n" +
+	"\a_worker\"U\n" +
+	"\x0fDataQueryParams\x12\x14\n" +
+	"\x05query\x18\x01 \x01(\tR\x05query\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"~\n" +
+	"\x0fDataQueryResult\x12-\n" +
+	"\x05items\x18\x01 \x03(\v2\x17.google.protobuf.StructR\x05items\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1b\n" +
+	"\x06cursor\x18\x03 \x01(\tH\x00R\x06cursor\x88\x01\x01B\t\n" +
+	"\a_cursorB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
 var (
 	file_frames_proto_rawDescOnce sync.Once
@@ -6988,7 +7654,7 @@ func file_frames_proto_rawDescGZIP() []byte {
 	return file_frames_proto_rawDescData
 }
 
-var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_frames_proto_goTypes = []any{
 	(*Frame)(nil),                   // 0: swamp.v1.Frame
 	(*Request)(nil),                 // 1: swamp.v1.Request
@@ -7068,14 +7734,21 @@ var file_frames_proto_goTypes = []any{
 	(*ActorItem)(nil),               // 75: swamp.v1.ActorItem
 	(*VersionParams)(nil),           // 76: swamp.v1.VersionParams
 	(*VersionResult)(nil),           // 77: swamp.v1.VersionResult
-	nil,                             // 78: swamp.v1.StepItem.OutputsEntry
-	nil,                             // 79: swamp.v1.RunEvent.OutputsEntry
-	nil,                             // 80: swamp.v1.WorkerItem.LabelsEntry
-	nil,                             // 81: swamp.v1.WorkerDetail.LabelsEntry
-	nil,                             // 82: swamp.v1.QueueItem.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 83: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 84: google.protobuf.Struct
-	(*structpb.Value)(nil),          // 85: google.protobuf.Value
+	(*DataListParams)(nil),          // 78: swamp.v1.DataListParams
+	(*DataListResult)(nil),          // 79: swamp.v1.DataListResult
+	(*DataVersionsParams)(nil),      // 80: swamp.v1.DataVersionsParams
+	(*DataVersionsResult)(nil),      // 81: swamp.v1.DataVersionsResult
+	(*ArtifactItem)(nil),            // 82: swamp.v1.ArtifactItem
+	(*DataQueryParams)(nil),         // 83: swamp.v1.DataQueryParams
+	(*DataQueryResult)(nil),         // 84: swamp.v1.DataQueryResult
+	nil,                             // 85: swamp.v1.StepItem.OutputsEntry
+	nil,                             // 86: swamp.v1.RunEvent.OutputsEntry
+	nil,                             // 87: swamp.v1.WorkerItem.LabelsEntry
+	nil,                             // 88: swamp.v1.WorkerDetail.LabelsEntry
+	nil,                             // 89: swamp.v1.QueueItem.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 90: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 91: google.protobuf.Struct
+	(*structpb.Value)(nil),          // 92: google.protobuf.Value
 }
 var file_frames_proto_depIdxs = []int32{
 	1,   // 0: swamp.v1.Frame.request:type_name -> swamp.v1.Request
@@ -7111,97 +7784,107 @@ var file_frames_proto_depIdxs = []int32{
 	66,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
 	70,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
 	64,  // 32: swamp.v1.Request.worker_drain:type_name -> swamp.v1.WorkerDrainParams
-	10,  // 33: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
-	13,  // 34: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
-	15,  // 35: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
-	21,  // 36: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
-	23,  // 37: swamp.v1.Response.worker_order:type_name -> swamp.v1.OrderResult
-	25,  // 38: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
-	27,  // 39: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
-	29,  // 40: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
-	31,  // 41: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
-	33,  // 42: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
-	36,  // 43: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
-	41,  // 44: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
-	43,  // 45: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
-	45,  // 46: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
-	48,  // 47: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
-	50,  // 48: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerDetail
-	54,  // 49: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
-	57,  // 50: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
-	59,  // 51: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
-	63,  // 52: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
-	74,  // 53: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
-	77,  // 54: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
-	68,  // 55: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
-	49,  // 56: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
-	49,  // 57: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
-	72,  // 58: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
-	49,  // 59: swamp.v1.Response.worker_drain:type_name -> swamp.v1.WorkerItem
-	18,  // 60: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
-	19,  // 61: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
-	20,  // 62: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
-	46,  // 63: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
-	71,  // 64: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
-	7,   // 65: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
-	9,   // 66: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
-	21,  // 67: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
-	11,  // 68: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
-	17,  // 69: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
-	7,   // 70: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
-	7,   // 71: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
-	83,  // 72: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
-	83,  // 73: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
-	7,   // 74: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
-	83,  // 75: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 76: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
-	84,  // 77: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
-	34,  // 78: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
-	83,  // 79: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 80: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
-	84,  // 81: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
-	83,  // 82: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 83: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
-	37,  // 84: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
-	38,  // 85: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
-	78,  // 86: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
-	83,  // 87: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 88: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
-	40,  // 89: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
-	83,  // 90: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	79,  // 91: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
-	49,  // 92: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
-	80,  // 93: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
-	83,  // 94: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	83,  // 95: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
-	81,  // 96: swamp.v1.WorkerDetail.labels:type_name -> swamp.v1.WorkerDetail.LabelsEntry
-	83,  // 97: swamp.v1.WorkerDetail.enrolled_at:type_name -> google.protobuf.Timestamp
-	83,  // 98: swamp.v1.WorkerDetail.last_seen_at:type_name -> google.protobuf.Timestamp
-	83,  // 99: swamp.v1.WorkerDetail.intent_since:type_name -> google.protobuf.Timestamp
-	83,  // 100: swamp.v1.WorkerDetail.until:type_name -> google.protobuf.Timestamp
-	51,  // 101: swamp.v1.WorkerDetail.running:type_name -> swamp.v1.DispatchItem
-	51,  // 102: swamp.v1.WorkerDetail.recent:type_name -> swamp.v1.DispatchItem
-	83,  // 103: swamp.v1.DispatchItem.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 104: swamp.v1.DispatchItem.ended_at:type_name -> google.protobuf.Timestamp
-	55,  // 105: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
-	82,  // 106: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
-	83,  // 107: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
-	83,  // 108: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
-	85,  // 109: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
-	60,  // 110: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
-	83,  // 111: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 112: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
-	85,  // 113: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
-	61,  // 114: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
-	83,  // 115: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	69,  // 116: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
-	75,  // 117: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
-	83,  // 118: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
-	119, // [119:119] is the sub-list for method output_type
-	119, // [119:119] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	78,  // 33: swamp.v1.Request.data_list:type_name -> swamp.v1.DataListParams
+	80,  // 34: swamp.v1.Request.data_versions:type_name -> swamp.v1.DataVersionsParams
+	83,  // 35: swamp.v1.Request.data_query:type_name -> swamp.v1.DataQueryParams
+	10,  // 36: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
+	13,  // 37: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
+	15,  // 38: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
+	21,  // 39: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
+	23,  // 40: swamp.v1.Response.worker_order:type_name -> swamp.v1.OrderResult
+	25,  // 41: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
+	27,  // 42: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
+	29,  // 43: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
+	31,  // 44: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
+	33,  // 45: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
+	36,  // 46: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
+	41,  // 47: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
+	43,  // 48: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
+	45,  // 49: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
+	48,  // 50: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
+	50,  // 51: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerDetail
+	54,  // 52: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
+	57,  // 53: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
+	59,  // 54: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
+	63,  // 55: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
+	74,  // 56: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
+	77,  // 57: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
+	68,  // 58: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
+	49,  // 59: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
+	49,  // 60: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
+	72,  // 61: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
+	49,  // 62: swamp.v1.Response.worker_drain:type_name -> swamp.v1.WorkerItem
+	79,  // 63: swamp.v1.Response.data_list:type_name -> swamp.v1.DataListResult
+	81,  // 64: swamp.v1.Response.data_versions:type_name -> swamp.v1.DataVersionsResult
+	84,  // 65: swamp.v1.Response.data_query:type_name -> swamp.v1.DataQueryResult
+	18,  // 66: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
+	19,  // 67: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
+	20,  // 68: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
+	46,  // 69: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
+	71,  // 70: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
+	7,   // 71: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
+	9,   // 72: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
+	21,  // 73: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
+	11,  // 74: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
+	17,  // 75: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
+	7,   // 76: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
+	7,   // 77: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
+	90,  // 78: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
+	90,  // 79: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
+	7,   // 80: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
+	90,  // 81: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
+	90,  // 82: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
+	91,  // 83: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
+	34,  // 84: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
+	90,  // 85: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
+	90,  // 86: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
+	91,  // 87: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
+	90,  // 88: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
+	90,  // 89: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
+	37,  // 90: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
+	38,  // 91: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
+	85,  // 92: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
+	90,  // 93: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
+	90,  // 94: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
+	40,  // 95: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
+	90,  // 96: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	86,  // 97: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
+	49,  // 98: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
+	87,  // 99: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
+	90,  // 100: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	90,  // 101: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
+	88,  // 102: swamp.v1.WorkerDetail.labels:type_name -> swamp.v1.WorkerDetail.LabelsEntry
+	90,  // 103: swamp.v1.WorkerDetail.enrolled_at:type_name -> google.protobuf.Timestamp
+	90,  // 104: swamp.v1.WorkerDetail.last_seen_at:type_name -> google.protobuf.Timestamp
+	90,  // 105: swamp.v1.WorkerDetail.intent_since:type_name -> google.protobuf.Timestamp
+	90,  // 106: swamp.v1.WorkerDetail.until:type_name -> google.protobuf.Timestamp
+	51,  // 107: swamp.v1.WorkerDetail.running:type_name -> swamp.v1.DispatchItem
+	51,  // 108: swamp.v1.WorkerDetail.recent:type_name -> swamp.v1.DispatchItem
+	90,  // 109: swamp.v1.DispatchItem.started_at:type_name -> google.protobuf.Timestamp
+	90,  // 110: swamp.v1.DispatchItem.ended_at:type_name -> google.protobuf.Timestamp
+	55,  // 111: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
+	89,  // 112: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
+	90,  // 113: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
+	90,  // 114: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
+	92,  // 115: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
+	60,  // 116: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
+	90,  // 117: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
+	90,  // 118: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
+	92,  // 119: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
+	61,  // 120: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
+	90,  // 121: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	69,  // 122: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
+	75,  // 123: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
+	90,  // 124: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
+	82,  // 125: swamp.v1.DataListResult.items:type_name -> swamp.v1.ArtifactItem
+	82,  // 126: swamp.v1.DataVersionsResult.items:type_name -> swamp.v1.ArtifactItem
+	90,  // 127: swamp.v1.ArtifactItem.created_at:type_name -> google.protobuf.Timestamp
+	91,  // 128: swamp.v1.DataQueryResult.items:type_name -> google.protobuf.Struct
+	129, // [129:129] is the sub-list for method output_type
+	129, // [129:129] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_frames_proto_init() }
@@ -7245,6 +7928,9 @@ func file_frames_proto_init() {
 		(*Request_WorkerResume)(nil),
 		(*Request_Backup)(nil),
 		(*Request_WorkerDrain)(nil),
+		(*Request_DataList)(nil),
+		(*Request_DataVersions)(nil),
+		(*Request_DataQuery)(nil),
 	}
 	file_frames_proto_msgTypes[2].OneofWrappers = []any{
 		(*Response_WorkerEnroll)(nil),
@@ -7274,6 +7960,9 @@ func file_frames_proto_init() {
 		(*Response_WorkerResume)(nil),
 		(*Response_Backup)(nil),
 		(*Response_WorkerDrain)(nil),
+		(*Response_DataList)(nil),
+		(*Response_DataVersions)(nil),
+		(*Response_DataQuery)(nil),
 	}
 	file_frames_proto_msgTypes[4].OneofWrappers = []any{
 		(*Event_Accepted)(nil),
@@ -7291,13 +7980,17 @@ func file_frames_proto_init() {
 	file_frames_proto_msgTypes[51].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[55].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[75].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[79].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[81].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[82].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_frames_proto_rawDesc), len(file_frames_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   83,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1707,6 +1707,333 @@ func (x *SchedulerRecord) GetGraceMs() float64 {
 	return 0
 }
 
+// ArtifactRecord is the head of an artifact. Its versions are records of their own.
+type ArtifactRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The highest number that a version of it ever had. Numbers are not used again, also after a delete.
+	LastVersion uint32 `protobuf:"varint,2,opt,name=last_version,json=lastVersion,proto3" json:"last_version,omitempty"`
+	// The latest version that is there; 0: it was deleted.
+	Latest        uint32                 `protobuf:"varint,3,opt,name=latest,proto3" json:"latest,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactRecord) Reset() {
+	*x = ArtifactRecord{}
+	mi := &file_records_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactRecord) ProtoMessage() {}
+
+func (x *ArtifactRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactRecord.ProtoReflect.Descriptor instead.
+func (*ArtifactRecord) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ArtifactRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArtifactRecord) GetLastVersion() uint32 {
+	if x != nil {
+		return x.LastVersion
+	}
+	return 0
+}
+
+func (x *ArtifactRecord) GetLatest() uint32 {
+	if x != nil {
+		return x.Latest
+	}
+	return 0
+}
+
+func (x *ArtifactRecord) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+// ArtifactVersionRecord is one version of an artifact.
+type ArtifactVersionRecord struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// json or file.
+	Kind        string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	Size        uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	// SHA-256 of the body.
+	Digest []byte `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The body, where it is small; else blob is the key of its file.
+	Body []byte `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`
+	Blob string `protobuf:"bytes,8,opt,name=blob,proto3" json:"blob,omitempty"`
+	// Its dispatch may still append; hash_state is then what the digest goes on from.
+	Open          bool                   `protobuf:"varint,9,opt,name=open,proto3" json:"open,omitempty"`
+	HashState     []byte                 `protobuf:"bytes,10,opt,name=hash_state,json=hashState,proto3" json:"hash_state,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	RunId         string                 `protobuf:"bytes,12,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Job           string                 `protobuf:"bytes,13,opt,name=job,proto3" json:"job,omitempty"`
+	Step          string                 `protobuf:"bytes,14,opt,name=step,proto3" json:"step,omitempty"`
+	DispatchId    string                 `protobuf:"bytes,15,opt,name=dispatch_id,json=dispatchId,proto3" json:"dispatch_id,omitempty"`
+	Worker        string                 `protobuf:"bytes,16,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactVersionRecord) Reset() {
+	*x = ArtifactVersionRecord{}
+	mi := &file_records_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactVersionRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactVersionRecord) ProtoMessage() {}
+
+func (x *ArtifactVersionRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactVersionRecord.ProtoReflect.Descriptor instead.
+func (*ArtifactVersionRecord) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ArtifactVersionRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ArtifactVersionRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ArtifactVersionRecord) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *ArtifactVersionRecord) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *ArtifactVersionRecord) GetBlob() string {
+	if x != nil {
+		return x.Blob
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *ArtifactVersionRecord) GetHashState() []byte {
+	if x != nil {
+		return x.HashState
+	}
+	return nil
+}
+
+func (x *ArtifactVersionRecord) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *ArtifactVersionRecord) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetDispatchId() string {
+	if x != nil {
+		return x.DispatchId
+	}
+	return ""
+}
+
+func (x *ArtifactVersionRecord) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+// DataRequestRecord remembers a write by its request id, so that a repeat is answered and changes nothing.
+type DataRequestRecord struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The method, and what a repeat must be equal in.
+	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	Digest []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Of the version after the write.
+	Size          uint64                 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataRequestRecord) Reset() {
+	*x = DataRequestRecord{}
+	mi := &file_records_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataRequestRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataRequestRecord) ProtoMessage() {}
+
+func (x *DataRequestRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataRequestRecord.ProtoReflect.Descriptor instead.
+func (*DataRequestRecord) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DataRequestRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DataRequestRecord) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *DataRequestRecord) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *DataRequestRecord) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *DataRequestRecord) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *DataRequestRecord) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 var File_records_proto protoreflect.FileDescriptor
 
 const file_records_proto_rawDesc = "" +
@@ -1909,7 +2236,41 @@ const file_records_proto_rawDesc = "" +
 	"\x0eclaimed_leases\x18\x1e \x03(\tR\rclaimedLeases\"B\n" +
 	"\x0fSchedulerRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
-	"\bgrace_ms\x18\x02 \x01(\x01R\agraceMsB#Z!github.com/swampd/swampd/messagesb\x06proto3"
+	"\bgrace_ms\x18\x02 \x01(\x01R\agraceMs\"\x9a\x01\n" +
+	"\x0eArtifactRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\flast_version\x18\x02 \x01(\rR\vlastVersion\x12\x16\n" +
+	"\x06latest\x18\x03 \x01(\rR\x06latest\x129\n" +
+	"\n" +
+	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xb4\x03\n" +
+	"\x15ArtifactVersionRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12!\n" +
+	"\fcontent_type\x18\x04 \x01(\tR\vcontentType\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\x04R\x04size\x12\x16\n" +
+	"\x06digest\x18\x06 \x01(\fR\x06digest\x12\x12\n" +
+	"\x04body\x18\a \x01(\fR\x04body\x12\x12\n" +
+	"\x04blob\x18\b \x01(\tR\x04blob\x12\x12\n" +
+	"\x04open\x18\t \x01(\bR\x04open\x12\x1d\n" +
+	"\n" +
+	"hash_state\x18\n" +
+	" \x01(\fR\thashState\x129\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x15\n" +
+	"\x06run_id\x18\f \x01(\tR\x05runId\x12\x10\n" +
+	"\x03job\x18\r \x01(\tR\x03job\x12\x12\n" +
+	"\x04step\x18\x0e \x01(\tR\x04step\x12\x1f\n" +
+	"\vdispatch_id\x18\x0f \x01(\tR\n" +
+	"dispatchId\x12\x16\n" +
+	"\x06worker\x18\x10 \x01(\tR\x06worker\"\xb1\x01\n" +
+	"\x11DataRequestRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\fR\x06digest\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\x04R\x04size\x12*\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02atB#Z!github.com/swampd/swampd/messagesb\x06proto3"
 
 var (
 	file_records_proto_rawDescOnce sync.Once
@@ -1923,7 +2284,7 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_records_proto_goTypes = []any{
 	(*PlacementRecord)(nil),       // 0: swamp.v1.PlacementRecord
 	(*RunRecord)(nil),             // 1: swamp.v1.RunRecord
@@ -1938,51 +2299,57 @@ var file_records_proto_goTypes = []any{
 	(*BindingRecord)(nil),         // 10: swamp.v1.BindingRecord
 	(*WorkerRecord)(nil),          // 11: swamp.v1.WorkerRecord
 	(*SchedulerRecord)(nil),       // 12: swamp.v1.SchedulerRecord
-	(*KeyValue)(nil),              // 13: swamp.v1.KeyValue
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*OutputChunk)(nil),           // 15: swamp.v1.OutputChunk
+	(*ArtifactRecord)(nil),        // 13: swamp.v1.ArtifactRecord
+	(*ArtifactVersionRecord)(nil), // 14: swamp.v1.ArtifactVersionRecord
+	(*DataRequestRecord)(nil),     // 15: swamp.v1.DataRequestRecord
+	(*KeyValue)(nil),              // 16: swamp.v1.KeyValue
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*OutputChunk)(nil),           // 18: swamp.v1.OutputChunk
 }
 var file_records_proto_depIdxs = []int32{
-	13, // 0: swamp.v1.PlacementRecord.labels:type_name -> swamp.v1.KeyValue
-	13, // 1: swamp.v1.RunRecord.labels:type_name -> swamp.v1.KeyValue
-	14, // 2: swamp.v1.RunRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
-	14, // 3: swamp.v1.RunRecord.started_at:type_name -> google.protobuf.Timestamp
-	14, // 4: swamp.v1.RunRecord.ended_at:type_name -> google.protobuf.Timestamp
+	16, // 0: swamp.v1.PlacementRecord.labels:type_name -> swamp.v1.KeyValue
+	16, // 1: swamp.v1.RunRecord.labels:type_name -> swamp.v1.KeyValue
+	17, // 2: swamp.v1.RunRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
+	17, // 3: swamp.v1.RunRecord.started_at:type_name -> google.protobuf.Timestamp
+	17, // 4: swamp.v1.RunRecord.ended_at:type_name -> google.protobuf.Timestamp
 	2,  // 5: swamp.v1.RunRecord.jobs:type_name -> swamp.v1.JobRecord
-	14, // 6: swamp.v1.StepRecord.ready_at:type_name -> google.protobuf.Timestamp
-	14, // 7: swamp.v1.StepRecord.queued_at:type_name -> google.protobuf.Timestamp
-	14, // 8: swamp.v1.StepRecord.started_at:type_name -> google.protobuf.Timestamp
-	14, // 9: swamp.v1.StepRecord.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 10: swamp.v1.StepRecord.outputs:type_name -> swamp.v1.KeyValue
-	14, // 11: swamp.v1.StepRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
-	14, // 12: swamp.v1.StepRecord.retry_at:type_name -> google.protobuf.Timestamp
+	17, // 6: swamp.v1.StepRecord.ready_at:type_name -> google.protobuf.Timestamp
+	17, // 7: swamp.v1.StepRecord.queued_at:type_name -> google.protobuf.Timestamp
+	17, // 8: swamp.v1.StepRecord.started_at:type_name -> google.protobuf.Timestamp
+	17, // 9: swamp.v1.StepRecord.ended_at:type_name -> google.protobuf.Timestamp
+	16, // 10: swamp.v1.StepRecord.outputs:type_name -> swamp.v1.KeyValue
+	17, // 11: swamp.v1.StepRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
+	17, // 12: swamp.v1.StepRecord.retry_at:type_name -> google.protobuf.Timestamp
 	0,  // 13: swamp.v1.PendingRecord.placement:type_name -> swamp.v1.PlacementRecord
-	14, // 14: swamp.v1.PendingRecord.queued_at:type_name -> google.protobuf.Timestamp
-	14, // 15: swamp.v1.PendingRecord.ended_at:type_name -> google.protobuf.Timestamp
-	14, // 16: swamp.v1.LeaseRecord.first_lost_at:type_name -> google.protobuf.Timestamp
+	17, // 14: swamp.v1.PendingRecord.queued_at:type_name -> google.protobuf.Timestamp
+	17, // 15: swamp.v1.PendingRecord.ended_at:type_name -> google.protobuf.Timestamp
+	17, // 16: swamp.v1.LeaseRecord.first_lost_at:type_name -> google.protobuf.Timestamp
 	7,  // 17: swamp.v1.LeaseRecord.outcome:type_name -> swamp.v1.Outcome
-	14, // 18: swamp.v1.LeaseRecord.created_at:type_name -> google.protobuf.Timestamp
-	14, // 19: swamp.v1.LeaseRecord.ended_at:type_name -> google.protobuf.Timestamp
-	14, // 20: swamp.v1.LeaseRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
-	13, // 21: swamp.v1.Outcome.outputs:type_name -> swamp.v1.KeyValue
-	14, // 22: swamp.v1.Outcome.started_at:type_name -> google.protobuf.Timestamp
-	14, // 23: swamp.v1.Outcome.ended_at:type_name -> google.protobuf.Timestamp
-	15, // 24: swamp.v1.OutputRecord.chunks:type_name -> swamp.v1.OutputChunk
-	14, // 25: swamp.v1.TokenRecord.created_at:type_name -> google.protobuf.Timestamp
-	14, // 26: swamp.v1.TokenRecord.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 27: swamp.v1.TokenRecord.revoked_at:type_name -> google.protobuf.Timestamp
-	14, // 28: swamp.v1.BindingRecord.enrolled_at:type_name -> google.protobuf.Timestamp
-	14, // 29: swamp.v1.WorkerRecord.until:type_name -> google.protobuf.Timestamp
-	13, // 30: swamp.v1.WorkerRecord.labels:type_name -> swamp.v1.KeyValue
-	14, // 31: swamp.v1.WorkerRecord.enrolled_at:type_name -> google.protobuf.Timestamp
-	14, // 32: swamp.v1.WorkerRecord.last_seen_at:type_name -> google.protobuf.Timestamp
-	14, // 33: swamp.v1.WorkerRecord.disconnected_at:type_name -> google.protobuf.Timestamp
-	14, // 34: swamp.v1.WorkerRecord.intent_at:type_name -> google.protobuf.Timestamp
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	17, // 18: swamp.v1.LeaseRecord.created_at:type_name -> google.protobuf.Timestamp
+	17, // 19: swamp.v1.LeaseRecord.ended_at:type_name -> google.protobuf.Timestamp
+	17, // 20: swamp.v1.LeaseRecord.cancel_requested_at:type_name -> google.protobuf.Timestamp
+	16, // 21: swamp.v1.Outcome.outputs:type_name -> swamp.v1.KeyValue
+	17, // 22: swamp.v1.Outcome.started_at:type_name -> google.protobuf.Timestamp
+	17, // 23: swamp.v1.Outcome.ended_at:type_name -> google.protobuf.Timestamp
+	18, // 24: swamp.v1.OutputRecord.chunks:type_name -> swamp.v1.OutputChunk
+	17, // 25: swamp.v1.TokenRecord.created_at:type_name -> google.protobuf.Timestamp
+	17, // 26: swamp.v1.TokenRecord.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 27: swamp.v1.TokenRecord.revoked_at:type_name -> google.protobuf.Timestamp
+	17, // 28: swamp.v1.BindingRecord.enrolled_at:type_name -> google.protobuf.Timestamp
+	17, // 29: swamp.v1.WorkerRecord.until:type_name -> google.protobuf.Timestamp
+	16, // 30: swamp.v1.WorkerRecord.labels:type_name -> swamp.v1.KeyValue
+	17, // 31: swamp.v1.WorkerRecord.enrolled_at:type_name -> google.protobuf.Timestamp
+	17, // 32: swamp.v1.WorkerRecord.last_seen_at:type_name -> google.protobuf.Timestamp
+	17, // 33: swamp.v1.WorkerRecord.disconnected_at:type_name -> google.protobuf.Timestamp
+	17, // 34: swamp.v1.WorkerRecord.intent_at:type_name -> google.protobuf.Timestamp
+	17, // 35: swamp.v1.ArtifactRecord.updated_at:type_name -> google.protobuf.Timestamp
+	17, // 36: swamp.v1.ArtifactVersionRecord.created_at:type_name -> google.protobuf.Timestamp
+	17, // 37: swamp.v1.DataRequestRecord.at:type_name -> google.protobuf.Timestamp
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -1997,7 +2364,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

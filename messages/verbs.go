@@ -41,6 +41,9 @@ const (
 	VerbWorkerResume      Verb = "worker.resume"
 	VerbBackup            Verb = "backup"
 	VerbWorkerDrain       Verb = "worker.drain"
+	VerbDataList          Verb = "data.list"
+	VerbDataVersions      Verb = "data.versions"
+	VerbDataQuery         Verb = "data.query"
 )
 
 // Peer is who may ask for a verb.

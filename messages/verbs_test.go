@@ -69,6 +69,9 @@ func TestVerbs_WhoMayAskForThemAndWhatStreams(t *testing.T) {
 		messages.VerbWorkerResume:      {messages.PeerClient, false},
 		messages.VerbWorkerDrain:       {messages.PeerClient, false},
 		messages.VerbBackup:            {messages.PeerClient, true},
+		messages.VerbDataList:          {messages.PeerClient, false},
+		messages.VerbDataVersions:      {messages.PeerClient, false},
+		messages.VerbDataQuery:         {messages.PeerClient, false},
 	}
 	got := map[messages.Verb]facts{}
 	for _, v := range messages.AllVerbs() {
