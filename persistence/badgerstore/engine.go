@@ -79,7 +79,6 @@ func (e *engine) View(fn func(r persistence.Reader) error) error {
 func (e *engine) Apply(b *persistence.Batch) error {
 	txn := e.db.NewTransaction(true)
 	defer txn.Discard()
-	size := 0
 	for i := range b.Entries {
 		entry := &b.Entries[i]
 		var err error
@@ -92,12 +91,10 @@ func (e *engine) Apply(b *persistence.Batch) error {
 			// Not committed: what fitted would become durable without the rest.
 			return fmt.Errorf("stage a batch of %d entries: %w", len(b.Entries), err)
 		}
-		size += len(entry.Key) + len(entry.Value) + entryOverhead
 	}
 	if err := txn.Commit(); err != nil {
 		return fmt.Errorf("commit a batch of %d entries: %w", len(b.Entries), err)
 	}
-	e.space.used(size)
 	return e.head.applied(b.Head)
 }
 

@@ -135,7 +135,6 @@ func (e *engine) flush() error {
 		if err := e.db.Update(func(txn *badger.Txn) error { return txn.Set([]byte(keyFiller), filler) }); err != nil {
 			return err
 		}
-		e.space.used(len(filler))
 		if first > 0 {
 			continue
 		}

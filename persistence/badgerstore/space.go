@@ -26,13 +26,9 @@ func DefaultMarks() Marks {
 // endings is how much the ends of all that runs may need.
 const endings = 32 << 20
 
-const (
-	// The file system is asked again after this time, or after this much has been written.
-	spaceAge   = 250 * time.Millisecond
-	spaceBytes = 4 << 20
-)
-
-// space knows about the free space without asking for each batch.
+// space watches the free space. The file system is asked before each batch, which costs about a microsecond: an answer that
+// is older is none, since somebody else may fill a disk faster than any interval, and Badger writes through mapped memory,
+// where a full disk is SIGBUS.
 type space struct {
 	dir    string
 	ask    func(dir string) (uint64, error)
@@ -43,8 +39,6 @@ type space struct {
 	ballast *ballast
 	level   level
 	free    uint64
-	asked   time.Time
-	written int
 	failing bool
 }
 
@@ -100,18 +94,15 @@ func (s *space) tell() {
 func (s *space) report() persistence.Space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); s.asked.IsZero() || now.Sub(s.asked) >= spaceAge || s.written >= spaceBytes {
-		s.asked, s.written = now, 0
+	s.look()
+	switch {
+	case s.free < s.marks.Data && s.ballast.giveUp():
 		s.look()
-		switch {
-		case s.free < s.marks.Data && s.ballast.giveUp():
-			s.look()
-			s.logger.Warn("the reserve of space was given up", messages.KeyDir, s.dir, messages.KeyFree, s.free)
-		case s.free >= s.marks.NewWork && s.free-s.marks.NewWork >= uint64(max(s.ballast.size, 0)):
-			s.ballast.make(now)
-		}
-		s.tell()
+		s.logger.Warn("the reserve of space was given up", messages.KeyDir, s.dir, messages.KeyFree, s.free)
+	case s.free >= s.marks.NewWork && s.free-s.marks.NewWork >= uint64(max(s.ballast.size, 0)):
+		s.ballast.make(time.Now())
 	}
+	s.tell()
 	return persistence.Space{Free: s.free, NewWork: s.marks.NewWork, Data: s.marks.Data, Hard: s.marks.Hard}
 }
 
@@ -133,10 +124,4 @@ func (s *space) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ballast.close()
-}
-
-func (s *space) used(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.written += n
 }
