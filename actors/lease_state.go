@@ -64,6 +64,7 @@ type leaseState struct {
 	attempt    int32
 	def        *workflow.Step
 	shipped    []*messages.KeyValue
+	credential string // for the data plane
 	grace      time.Duration
 
 	state     messages.LeaseState
@@ -238,6 +239,8 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 		return l.poisoned(at)
 	case cancelLease:
 		return l.cancel(c, at)
+	case markWrites:
+		return l.markWrites(c)
 	case leaseSocketLost:
 		if l.state.Ended() || !l.lostAt.IsZero() {
 			return l, decision{}
@@ -278,6 +281,9 @@ func stepLease(l leaseState, cmd any, at moment) (leaseState, decision) {
 	case lookAgain:
 		return l.mayLeave()
 	case commitRefused:
+		if m, ok := c.cmd.(markWrites); ok { // it is not marked, and the next one who asks tries again
+			return l, decision{effects: []effect{respond{m.answer, nil, errNoSpace()}}}
+		}
 		if c.noSpace && len(l.buffer) > 0 { // nothing more may come: the worker waits until this is durable
 			return l, decision{effects: []effect{arm{timerFlush, spaceTime, flushElapsed{}}}}
 		}
@@ -366,7 +372,7 @@ func (l leaseState) params() *messages.DispatchParams {
 	p := &messages.DispatchParams{
 		DispatchId: l.dispatchID, Generation: l.generation, Attempt: l.attempt, TimeoutMs: messages.Milliseconds(l.def.Timeout),
 		Stop:             &messages.StopPolicy{Signal: "TERM", GraceMs: messages.Milliseconds(killTime)},
-		OutputFromOffset: l.durable, RunId: l.run, Workflow: l.workflow, Job: l.job, Step: l.step,
+		OutputFromOffset: l.durable, Credential: l.credential, RunId: l.run, Workflow: l.workflow, Job: l.job, Step: l.step,
 		StepKey: stepKey(l.run, l.ordinal), ModelType: l.def.Model, MethodName: l.def.Method,
 	}
 	for _, a := range l.def.Args {
@@ -554,7 +560,7 @@ func (l leaseState) refused(e *messages.Error, at moment) (leaseState, decision)
 	switch {
 	case l.state == messages.LeaseFenced:
 		return l.end(messages.LeaseRefused, l.outcome, at)
-	case l.generation > 1: // it was adopted, so it had begun: a worker that has it no more has lost it
+	case l.generation > 1 || l.hasWrites: // it was adopted or has written, so it had begun: a worker that has it no more has lost it
 		return l.lost("its worker does not have it any more", at)
 	}
 	return l.end(messages.LeaseRefused, &messages.Outcome{

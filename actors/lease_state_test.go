@@ -24,6 +24,8 @@ func TestLease_Cells(t *testing.T) {
 	claimed, adopted := restarted, restarted
 	claimed.claim, claimed.slotKnows = &claimLease{lease: "r.0.1/1", worker: "a", instance: "i"}, true
 	adopted.adopted, adopted.stepKnows, adopted.slotKnows = true, true, true
+	wroteAnew := wrote
+	wroteAnew.accepted = false
 	still := active
 	still.lostAt = walkNow().now
 	born := active
@@ -77,6 +79,15 @@ func TestLease_Cells(t *testing.T) {
 		{"a fenced one is lost without another outcome", fenced, leaseLost{reason: "x"}, "lease expired; tell worker leaseOver" + over},
 		{"news after the end is acknowledged", completed, c["result failed"](), "tell worker leaseOver" + over},
 		{"it leaves once step and scheduler know", known, c["slot noted"](), "leave"},
+		{"a first write is marked before it is answered", active, c["mark writes"](), "lease active; answer marked"},
+		{"a later write is no commit", wrote, c["mark writes"](), "answer marked"},
+		{"what is fenced writes no more", fenced, c["mark writes"](), "answer: ended; owes worker cancelDispatch; owes step leaseEnded"},
+		{"what has ended writes no more", completed, c["mark writes"](), "answer: ended; owes step leaseEnded; owes scheduler releaseSlot"},
+		{"a question that started an ended one leaves nothing", known, c["mark writes"](), "answer: ended; leave"},
+		{"what nobody knows of writes nothing", nobodys, c["mark writes"](), "answer: ended; leave"},
+		{"a mark that found no space is none", active, c["refused mark"](), "answer: no_space"},
+		{"one that has written is not refused, but lost", wrote, c["refused"](), "lease failed; tell worker leaseOver" + over},
+		{"one that has written is lost, also where it is not known to have begun", wroteAnew, leaseLost{"x", true}, "lease failed; tell worker leaseOver" + over},
 		{"a new scheduler is told of its slot", active, schedulerStarted{3}, "owes scheduler holdSlot"},
 		{"a new scheduler needs not be told that it is free", known, schedulerStarted{3}, "leave"},
 	})

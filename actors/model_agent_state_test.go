@@ -304,6 +304,9 @@ func (w *world) begins(x *execution) {
 	if other, ok := w.running[x.key]; ok {
 		w.fatalf("step %s runs twice at once: as %s and as %s", x.key, other, x.id)
 	}
+	if other, ok := w.wrote[x.key]; ok {
+		w.fatalf("step %s runs again as %s, and as %s it has written", x.key, x.id, other)
+	}
 	w.running[x.key] = x.id
 	if w.admitted[x.id]++; w.admitted[x.id] > 1 {
 		w.fatalf("dispatch %s runs a second time", x.id)

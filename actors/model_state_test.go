@@ -34,7 +34,7 @@ func newWorld(t *rapid.T) *world {
 		t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), store: newModelStore(), machines: modelMachines(),
 		sessions: make(map[uint64]*modelSession), runs: make(map[string]*modelRun), plans: make(map[string]*workflow.Plan),
 		limit: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "queue timeout"), grace: 10 * time.Second,
-		running: make(map[string]string), admitted: make(map[string]int), good: make(map[string]bool),
+		running: make(map[string]string), wrote: make(map[string]string), admitted: make(map[string]int), good: make(map[string]bool),
 	}
 	w.agents = []*agent{
 		{name: "a1", capacity: 1, platform: "linux", labels: messages.LabelsOf(map[string]string{"gpu": "true"})},
@@ -213,7 +213,13 @@ func (w *world) work() {
 		return
 	}
 	x := a.known[id]
-	switch rapid.IntRange(0, 5).Draw(w.t, "work") {
+	switch rapid.IntRange(0, 7).Draw(w.t, "work") {
+	case 6:
+		if x.running {
+			w.put(x)
+		}
+	case 7:
+		w.commitData()
 	case 0, 1:
 		if x.running {
 			a.write(x, rapid.SampledFrom([]int{1, 100, 70_000}).Draw(w.t, "bytes"))

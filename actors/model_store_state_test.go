@@ -52,7 +52,7 @@ func (s *modelStore) commit(d decision) (broken string, err error) {
 	if len(d.writes) == 0 && len(d.events) == 0 {
 		return "", nil
 	}
-	if s.noSpace && d.class == classNewWork {
+	if s.noSpace && (d.class == classNewWork || d.class == classData && len(d.writes) > 0) {
 		return "", errModelNoSpace
 	}
 	for _, q := range d.requires {

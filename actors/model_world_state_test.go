@@ -32,6 +32,8 @@ type world struct {
 	grace    time.Duration
 	trace    []string
 	running  map[string]string // step key to the dispatch that runs now
+	writes   []*modelWrite     // that the data plane is at
+	wrote    map[string]string // step key to the dispatch whose data is durable
 	admitted map[string]int    // dispatch frames that were taken by a worker
 	good     map[string]bool   // step keys with a success that was reported
 
@@ -496,5 +498,6 @@ func (w *world) crash() {
 		s.serverLost(w)
 	}
 	w.aliveUntil = w.now
+	w.writes = nil
 	w.boot()
 }

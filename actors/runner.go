@@ -293,6 +293,10 @@ const stuckMost = 1000
 
 // standBehind has a command wait behind a stuck one. A worker's frames do not: it says them again until they are durable.
 func (r *runner[S]) standBehind(cmd any) {
+	if m, ok := cmd.(markWrites); ok { // its asker need not wait to be told that there is no space
+		m.answer.give(nil, errNoSpace())
+		return
+	}
 	if _, repeated := cmd.(leaseFrame); !repeated && len(r.stuck) < stuckMost {
 		r.stuck = append(r.stuck, cmd)
 	}
@@ -545,6 +549,8 @@ func giveUp(cmd any) {
 	case resumeWork:
 		c.answer.give(nil, err)
 	case awaitGone:
+		c.answer.give(nil, err)
+	case markWrites:
 		c.answer.give(nil, err)
 	}
 }

@@ -236,6 +236,8 @@ func leaseCommands() map[string]func() any {
 		"another one starts": func() any { return workerStarted{"b"} },
 		"poisoned":           func() any { return poisoned{flushElapsed{}} },
 		"refused commit":     func() any { return commitRefused{cmd: flushElapsed{}} },
+		"mark writes":        func() any { return markWrites{"r.0.1/1", newAnswer()} },
+		"refused mark":       func() any { return commitRefused{cmd: markWrites{"r.0.1/1", newAnswer()}, noSpace: true} },
 		"unheard":            func() any { return unheard{} },
 	}
 	for _, status := range []string{outcomeSucceeded, outcomeFailed, outcomeCancelled, outcomeTimeout, outcomeLost, outcomeHandedBack, "of a newer version"} {
