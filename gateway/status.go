@@ -79,6 +79,10 @@ func statusOf(code messages.Code) (int, websocket.StatusCode) {
 		return http.StatusServiceUnavailable, 4030
 	case messages.CodeConflict:
 		return http.StatusConflict, 4031
+	case messages.CodeDigestMismatch:
+		return http.StatusBadRequest, 4032
+	case messages.CodePreconditionFailed:
+		return http.StatusPreconditionFailed, 4033
 	default:
 		return http.StatusInternalServerError, 4000
 	}

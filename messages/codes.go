@@ -41,6 +41,9 @@ const (
 	CodeTooManyRequests   Code = "too_many_requests"    // too many requests under way on this socket
 	CodeStreamOverflow    Code = "stream_overflow"      // a client that does not read
 	CodeConflict          Code = "conflict"             // it is there, but not in a state for that
+
+	CodeDigestMismatch     Code = "digest_mismatch"     // the body is not the one that was announced
+	CodePreconditionFailed Code = "precondition_failed" // the version that was expected is not the latest
 )
 
 // Codes of failed steps.
@@ -61,7 +64,8 @@ func (c Code) Permanent() bool {
 	switch c {
 	case CodeInvalid, CodeNotFound, CodeExists, CodeUnauthorized, CodeUnknownVerb, CodeDuplicateID, CodeOutOfOrder,
 		CodeMalformed, CodeFrameTooLarge, CodeRunIDConflict, CodeEnded, CodeProtocolMismatch, CodeInvalidToken,
-		CodeTokenRevoked, CodeTokenExpired, CodeEnrollmentsSpent, CodeSuperseded, CodeInternal, CodeConflict:
+		CodeTokenRevoked, CodeTokenExpired, CodeEnrollmentsSpent, CodeSuperseded, CodeInternal, CodeConflict,
+		CodeDigestMismatch, CodePreconditionFailed:
 		return true
 	default:
 		return false
@@ -76,7 +80,7 @@ func AllRequestCodes() []Code {
 		CodeTokenRevoked, CodeTokenExpired, CodeEnrollmentsSpent, CodeAlreadyConnected, CodeSuperseded, CodeRateLimited,
 		CodeNotReady, CodeNotLeader, CodeOverloaded, CodeNoSpace, CodeUnavailable, CodeInternal, CodeWorkerBusy,
 		CodeWorkerDraining, CodeWorkerCannotStart, CodeTooManyRequests, CodeStreamOverflow,
-		CodeConflict,
+		CodeConflict, CodeDigestMismatch, CodePreconditionFailed,
 	}
 }
 
