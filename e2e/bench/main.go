@@ -60,7 +60,7 @@ func parse() plan {
 	var p plan
 	var only string
 	flag.StringVar(&p.swampd, "swampd", "", "a built swampd; built anew if empty")
-	flag.StringVar(&only, "only", "speed", "what to measure, by comma: speed (wake, single, parallel), sizes (boot, restart, drain, burst, queue, fleet, storm, leave, exodus, output)")
+	flag.StringVar(&only, "only", "speed", "what to measure, by comma: speed (wake, single, parallel), sizes (boot, restart, drain, burst, queue, fleet, storm, leave, exodus, adopt, output)")
 	flag.IntVar(&p.submitters, "submitters", 64, "clients that each submit a run and wait for its end")
 	flag.IntVar(&p.slots, "slots", 64, "slots of the worker")
 	flag.DurationVar(&p.single, "single", 10*time.Second, "how long single-step runs are submitted")

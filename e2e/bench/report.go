@@ -137,6 +137,17 @@ func reportSizes(ctx context.Context, p plan, r report) error {
 			r.line("  a step that another worker matches, meanwhile", "p50 %s, p99 %s", round(x.during.p50), round(x.during.p99))
 			return err
 		}},
+		{"adopt", func() error {
+			for _, workers := range []int{1, 10} {
+				first, last, err := adoptions(ctx, p, 1000, workers)
+				if err != nil {
+					return err
+				}
+				r.line(fmt.Sprintf("1000 steps on %d workers are in flight again after a kill -9", workers),
+					"%s from the first worker's return, %s from the last one's", round(first), round(last))
+			}
+			return nil
+		}},
 		{"output", func() error {
 			for _, followed := range []bool{false, true} {
 				o, err := output(ctx, p, 10*many, followed)
