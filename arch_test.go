@@ -122,7 +122,7 @@ func layers() []layer {
 		{"R1", "messages", nil},
 		{"R2", "workflow", []string{"messages", "workflow/..."}},
 		{"R2", "persistence", []string{"messages"}},
-		{"R2", "persistence/badgerstore", []string{"messages", "persistence"}},
+		{"R2", "persistence/badgerstore", []string{"messages", "persistence", "persistence/blobs"}},
 		{"R2", "persistence/memstore", []string{"messages", "persistence"}},
 		{"R2", "persistence/blobs", []string{"messages", "persistence"}},
 		{"R2", "persistence/journaltest", []string{"messages", "persistence"}},

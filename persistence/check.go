@@ -145,7 +145,7 @@ func (c *checker) record(key, value []byte) {
 		c.owners[RunOf(id)] = fmt.Sprintf("pending dispatch %q", id)
 	case KindOutput:
 		c.owners[RunOf(id)] = fmt.Sprintf("output %q", id)
-	case KindSource, KindToken, KindBinding, KindWorker, KindScheduler:
+	case KindSource, KindToken, KindBinding, KindWorker, KindScheduler, KindArtifact, KindArtifactVersion, KindDataRequest:
 	}
 }
 

@@ -26,6 +26,7 @@ func drawRecord(t *rapid.T) Record {
 func allKinds() []Kind {
 	return []Kind{
 		KindRun, KindSource, KindStep, KindPending, KindLease, KindOutput, KindToken, KindBinding, KindWorker, KindScheduler,
+		KindArtifact, KindArtifactVersion, KindDataRequest,
 	}
 }
 

@@ -19,9 +19,14 @@ var (
 	ErrTooLarge = errors.New("persistence: operation too large")
 	// ErrBusy: not while a backup is under way.
 	ErrBusy = errors.New("persistence: a backup is under way")
+	// ErrInUse: somebody else writes this body.
+	ErrInUse = errors.New("persistence: somebody else writes it")
 	// ErrClosed: the journal is closed or closing.
 	ErrClosed = errors.New("persistence: journal closed")
 )
+
+// ErrSync: what was to be made durable may not be, and the page cache cannot be asked. The process has to end.
+var ErrSync = errors.New("persistence: sync failed")
 
 // OfOperation tells whether err belongs to one operation. Any other error of a commit ends the process.
 func OfOperation(err error) bool {
@@ -63,3 +68,11 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("data directory %s is damaged: %s: %s", e.Dir, e.What, e.Next)
 }
+
+// BlobError says that a body is not what a record says that it is.
+type BlobError struct {
+	Key  string
+	What string
+}
+
+func (e *BlobError) Error() string { return fmt.Sprintf("body %s is damaged: %s", e.Key, e.What) }

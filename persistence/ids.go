@@ -18,6 +18,15 @@ func BindingID(token string, generation uint32, machine string) string {
 	return fmt.Sprintf("%s/%d/%s", token, generation, machine)
 }
 
+// ArtifactVersionID is the id of one version of an artifact: in the order of names, and of numbers below a name. Names
+// hold no zero byte.
+func ArtifactVersionID(name string, version uint32) string {
+	return fmt.Sprintf("%s%010d", ArtifactVersionPrefix(name), version)
+}
+
+// ArtifactVersionPrefix begins the ids of all versions of an artifact, and of no other's.
+func ArtifactVersionPrefix(name string) string { return name + "\x00" }
+
 // RunOf is the run of a dispatch, of a lease or of a pending dispatch, whose ids begin with it: <run>.<ordinal>.<n> and
 // what follows a slash. It is empty where the id is none of these.
 func RunOf(id string) string {

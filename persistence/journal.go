@@ -10,7 +10,8 @@ import (
 type Kind string
 
 // The kinds. Runs, pending dispatches, leases, tokens, workers and the scheduler have live and ended records under
-// different prefixes, so that a boot reads what is unfinished and not everything. Steps stand under their run.
+// different prefixes, so that a boot reads what is unfinished and not everything. Steps stand under their run. The others
+// do not end.
 const (
 	KindRun       Kind = "run"       // id: the run id
 	KindSource    Kind = "source"    // id: the digest of a workflow's source
@@ -22,6 +23,10 @@ const (
 	KindBinding   Kind = "binding"   // id: BindingID(token, generation, machine)
 	KindWorker    Kind = "worker"    // id: the worker's name
 	KindScheduler Kind = "scheduler" // id: "scheduler"
+
+	KindArtifact        Kind = "artifact" // id: the artifact's name
+	KindArtifactVersion Kind = "version"  // id: ArtifactVersionID(name, number)
+	KindDataRequest     Kind = "request"  // id: a digest, chosen by who writes it
 )
 
 // A Record is what the journal holds of one actor: the envelope and its body, a protobuf message of package messages.
@@ -130,7 +135,7 @@ type Chunk struct {
 
 // Journal is the durable store. It is safe for concurrent use. Errors that belong to one operation are
 // [ErrStaleWriter], [ErrConditionFailed], [ErrNoSpace] and [ErrTooLarge] (for errors.Is); any other error of Commit or
-// AppendOutput means that nothing can be believed any more and the process has to end (rule P11).
+// AppendOutput, and one of a blob that wraps [ErrSync], means that nothing can be believed any more and the process has to end (rule P11).
 type Journal interface {
 	// Commit makes c durable and returns the numbers of its appends, in their order. It blocks until the disk has it.
 	// A context that ends while the commit is under way does not undo it.
@@ -139,7 +144,7 @@ type Journal interface {
 	// Get returns a record, live or ended, or ErrNotFound.
 	Get(kind Kind, id string) (Record, error)
 	// Scan calls fn for each record of the kind whose id starts with prefix and is above after, in id order, live ones or
-	// ended ones; fn returns false to stop. Steps, bindings, sources and outputs count as live. A record that cannot be
+	// ended ones; fn returns false to stop. Records of a kind that does not end count as live. A record that cannot be
 	// decoded is set aside, counted and skipped.
 	Scan(kind Kind, ended bool, prefix, after string, fn func(Record) bool) error
 	// ScanBack is Scan in falling id order, from below before (or from the end if that is empty).
@@ -167,6 +172,21 @@ type Journal interface {
 	// DeleteOutput removes the dispatch's log; one that does not exist is no error. It is ErrBusy while a backup is under way,
 	// which may still need it.
 	DeleteOutput(dispatch string) error
+	// NewBlob begins a body that is too large for a record. See [BlobWriter] for the order in which it has to be written.
+	NewBlob() (BlobWriter, error)
+	// ExtendBlob goes on with a body behind its first at bytes, which are what a record names; whatever stands behind them is
+	// cut off now. So nobody else may write what the record belongs to from before the caller has read it until after the
+	// commit that follows. A body that somebody extends just then is ErrInUse, one that is not there ErrNotFound, and one
+	// that has fewer bytes is a [*BlobError].
+	ExtendBlob(key string, at int64) (BlobWriter, error)
+	// OpenBlob opens a body for reading, or returns ErrNotFound. It has to be closed.
+	OpenBlob(key string) (BlobReader, error)
+	// DeleteBlob removes a body; one that does not exist is no error. The record that names it has to go before it. Whoever
+	// reads it just then keeps it. It is ErrBusy while a backup is under way, which may still need it.
+	DeleteBlob(key string) error
+	// Blobs returns the keys of all bodies, in order.
+	Blobs() ([]string, error)
+
 	// Compact gives the space of what was deleted back to the system, where the engine has not done so by itself. It may take
 	// long, and slows commits down meanwhile: it is for quiet moments.
 	Compact() error

@@ -13,6 +13,7 @@ import (
 //	T/<kind>/<id>                 the same once it has ended, moved in the commit that ends it
 //	s/<run>/<ordinal>             a step, under its run, live or ended
 //	b/<token>/<generation>/<machine>, d/<digest>, o/<dispatch>   bindings, sources, output records
+//	a/<name>, v/<name>\0<number>, w/<digest>   artifacts, their versions, writes by their request ids
 //	h/<kind>/<id>\0\1<version>    a former version of a worker or token, 8 bytes big endian
 //	e/<stream>\0\1<last>          the events of one commit; the number of its last one, 8 bytes big endian
 //	q/<key>                       what stood under key and could not be decoded
@@ -29,6 +30,9 @@ const (
 	prefixBinding    = "b/"
 	prefixSource     = "d/"
 	prefixOutput     = "o/"
+	prefixArtifact   = "a/"
+	prefixVersion    = "v/"
+	prefixRequest    = "w/"
 	prefixHistory    = "h/"
 	prefixEvents     = "e/"
 	prefixQuarantine = "q/"
@@ -67,13 +71,19 @@ func infoOf(kind Kind) kindInfo {
 		return kindInfo{prefix: prefixSource}
 	case KindOutput:
 		return kindInfo{prefix: prefixOutput}
+	case KindArtifact:
+		return kindInfo{prefix: prefixArtifact}
+	case KindArtifactVersion:
+		return kindInfo{prefix: prefixVersion}
+	case KindDataRequest:
+		return kindInfo{prefix: prefixRequest}
 	default:
 		return kindInfo{}
 	}
 }
 
 // kindCodes is one more than the greatest code of a kind.
-const kindCodes = 11
+const kindCodes = 14
 
 // kindCode is the kind in an envelope. Codes are never given to another kind; 0 is none.
 func kindCode(kind Kind) byte {
@@ -98,6 +108,12 @@ func kindCode(kind Kind) byte {
 		return 9
 	case KindScheduler:
 		return 10
+	case KindArtifact:
+		return 11
+	case KindArtifactVersion:
+		return 12
+	case KindDataRequest:
+		return 13
 	default:
 		return 0
 	}
@@ -125,6 +141,12 @@ func kindOf(code byte) Kind {
 		return KindWorker
 	case 10:
 		return KindScheduler
+	case 11:
+		return KindArtifact
+	case 12:
+		return KindArtifactVersion
+	case 13:
+		return KindDataRequest
 	default:
 		return ""
 	}

@@ -16,6 +16,8 @@ type StoreConfig struct {
 	Engine Engine
 	// Output holds the logs of output. Required. The store closes it.
 	Output OutputLog
+	// Blobs holds the bodies. Required. The store closes it.
+	Blobs Blobs
 	// StoreID and Generation are given to a store that has never been written; others keep theirs. StoreID is required.
 	StoreID    string
 	Generation uint64
@@ -41,6 +43,8 @@ func (c StoreConfig) validate() error {
 		return errors.New("no engine")
 	case c.Output == nil:
 		return errors.New("no output log")
+	case c.Blobs == nil:
+		return errors.New("no blobs")
 	case c.StoreID == "":
 		return errors.New("no store id")
 	}
@@ -51,6 +55,8 @@ func (c StoreConfig) validate() error {
 type Store struct {
 	engine     Engine
 	output     OutputLog
+	blobs      Blobs
+	extending  extending
 	committer  *committer
 	followers  *followers
 	quarantine quarantine
@@ -80,7 +86,7 @@ func NewStore(config StoreConfig) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		engine: config.Engine, output: config.Output, storeID: meta.StoreID, epoch: meta.Epoch,
+		engine: config.Engine, output: config.Output, blobs: config.Blobs, storeID: meta.StoreID, epoch: meta.Epoch,
 		idle:       make(chan struct{}, 1),
 		quarantine: quarantine{logger: config.Logger, seen: map[string]struct{}{}},
 	}
@@ -191,8 +197,8 @@ func (s *Store) BeginClose() {
 	s.watchers.notifyAll()
 }
 
-// Close implements [Journal]: the batch under way is finished, what waits is answered with [ErrClosed], and engine and
-// output log are closed.
+// Close implements [Journal]: the batch under way is finished, what waits is answered with [ErrClosed], and engine,
+// output log and blobs are closed.
 func (s *Store) Close() error {
 	s.close.Do(func() {
 		s.BeginClose()
@@ -202,6 +208,9 @@ func (s *Store) Close() error {
 		}
 		if err := s.output.Close(); err != nil {
 			s.closed = fmt.Errorf("close the output logs: %w", err)
+		}
+		if err := s.blobs.Close(); err != nil {
+			s.closed = errors.Join(s.closed, fmt.Errorf("close the blobs: %w", err))
 		}
 		if err := s.engine.Close(); err != nil {
 			s.closed = errors.Join(s.closed, fmt.Errorf("close the journal: %w", err))

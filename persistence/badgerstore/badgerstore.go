@@ -164,8 +164,13 @@ func openLocked(config Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	bodies, err := openBlobs(dir, space)
+	if err != nil {
+		return nil, err
+	}
 	s, err := persistence.NewStore(persistence.StoreConfig{
-		Engine: db, Output: output, StoreID: identity.StoreID, Generation: identity.Generation, Logger: config.Logger, Now: config.Now,
+		Engine: db, Output: output, Blobs: bodies, StoreID: identity.StoreID, Generation: identity.Generation,
+		Logger: config.Logger, Now: config.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the journal in %s: %w", dir, err)

@@ -13,6 +13,7 @@ import (
 const (
 	sentinelFile = "store.json"
 	outputDir    = "output"
+	blobsDir     = "blobs"
 	journalDir   = "journal"
 )
 

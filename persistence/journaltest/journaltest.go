@@ -37,6 +37,7 @@ func Exercise(t *testing.T, h Harness) {
 		{"Streams", streamTests()},
 		{"Followers", followTests()},
 		{"Output", outputTests()},
+		{"Blobs", blobTests()},
 		{"Lifetime", lifetimeTests()},
 		{"Quarantine", quarantineTests()},
 		{"Retention", retentionTests()},

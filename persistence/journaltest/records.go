@@ -22,7 +22,10 @@ func split() []persistence.Kind {
 }
 
 func joint() []persistence.Kind {
-	return []persistence.Kind{persistence.KindStep, persistence.KindBinding, persistence.KindSource, persistence.KindOutput}
+	return []persistence.Kind{
+		persistence.KindStep, persistence.KindBinding, persistence.KindSource, persistence.KindOutput, persistence.KindArtifact,
+		persistence.KindArtifactVersion, persistence.KindDataRequest,
+	}
 }
 
 func recordTests() []test {

@@ -29,6 +29,7 @@ type Snapshot struct {
 	root   *node
 	past   []*node
 	output map[string][]persistence.Chunk
+	blobs  blobFiles
 }
 
 // Behind is the snapshot without its last n batches: a disk that lied about them. It panics where the store was not told
@@ -41,7 +42,7 @@ func (s Snapshot) Behind(n int) Snapshot {
 	if at < 0 {
 		panic(fmt.Sprintf("memstore: %d batches behind, but only %d are remembered", n, len(s.past)))
 	}
-	return Snapshot{root: s.past[at], past: s.past[:at:at], output: s.output}
+	return Snapshot{root: s.past[at], past: s.past[:at:at], output: s.output, blobs: s.blobs}
 }
 
 // Store is a journal in memory. It has to be closed, also after a crash.
@@ -49,6 +50,7 @@ type Store struct {
 	*persistence.Store
 	engine *engine
 	output *outputLog
+	blobs  *blobStore
 }
 
 // New returns an empty store.
@@ -56,14 +58,14 @@ func New(options Options) (*Store, error) { return Open(Snapshot{}, options) }
 
 // Open returns a store that begins its next boot with what the snapshot holds.
 func Open(from Snapshot, options Options) (*Store, error) {
-	e, o := newEngine(options, from), newOutputLog(from)
+	e, o, b := newEngine(options, from), newOutputLog(from), newBlobStore(from)
 	s, err := persistence.NewStore(persistence.StoreConfig{
-		Engine: e, Output: o, StoreID: "memory", Generation: 1, Logger: options.Logger, Now: options.Now,
+		Engine: e, Output: o, Blobs: b, StoreID: "memory", Generation: 1, Logger: options.Logger, Now: options.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the journal in memory: %w", err)
 	}
-	return &Store{Store: s, engine: e, output: o}, nil
+	return &Store{Store: s, engine: e, output: o, blobs: b}, nil
 }
 
 // Snapshot returns what the store holds now. The store goes on.
@@ -80,7 +82,7 @@ func (s *Store) Crash() Snapshot {
 
 func (s *Store) take(fence bool) Snapshot {
 	root, past := s.engine.snapshot(fence)
-	return Snapshot{root: root, past: past, output: s.output.snapshot(fence)}
+	return Snapshot{root: root, past: past, output: s.output.snapshot(fence), blobs: s.blobs.snapshot(fence)}
 }
 
 // SetSpace sets what the disk has left, and its marks.
