@@ -25,7 +25,7 @@ var (
 	ErrClosed = errors.New("persistence: journal closed")
 )
 
-// ErrSync: what was to be made durable may not be, and the page cache cannot be asked. The process has to end.
+// ErrSync says that what was to be made durable may not be, and the page cache cannot be asked. The process has to end.
 var ErrSync = errors.New("persistence: sync failed")
 
 // OfOperation tells whether err belongs to one operation. Any other error of a commit ends the process.

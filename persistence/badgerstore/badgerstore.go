@@ -164,7 +164,7 @@ func openLocked(config Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies, err := openBlobs(dir, space)
+	bodies, err := openBlobs(dir)
 	if err != nil {
 		return nil, err
 	}

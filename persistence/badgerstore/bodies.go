@@ -7,6 +7,6 @@ import (
 )
 
 // openBlobs opens the bodies of the store in a directory.
-func openBlobs(dir string, s *space) (*blobs.Store, error) {
-	return blobs.New(blobs.Config{Dir: filepath.Join(dir, blobsDir), SyncDir: syncDir, DiskFull: isDiskFull, Used: s.used})
+func openBlobs(dir string) (*blobs.Store, error) {
+	return blobs.New(blobs.Config{Dir: filepath.Join(dir, blobsDir), SyncDir: syncDir, DiskFull: isDiskFull})
 }

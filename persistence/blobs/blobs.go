@@ -20,15 +20,6 @@ type Config struct {
 	SyncDir func(dir string) error
 	// DiskFull tells whether an error says that the disk is full. Required.
 	DiskFull func(err error) bool
-	// Used is told of bytes that were written. Default: nobody is.
-	Used func(n int)
-}
-
-func (c Config) withDefaults() Config {
-	if c.Used == nil {
-		c.Used = func(int) {}
-	}
-	return c
 }
 
 func (c Config) validate() error {
@@ -60,7 +51,6 @@ var _ persistence.Blobs = (*Store)(nil)
 
 // New returns the bodies in a folder, which nobody else may write to.
 func New(config Config) (*Store, error) {
-	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("open the blobs: %w", err)
 	}

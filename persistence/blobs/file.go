@@ -25,7 +25,6 @@ func (f *file) Write(p []byte) (int, error) {
 	defer f.store.mu.RUnlock()
 	n, err := f.file.WriteAt(p, f.at)
 	f.at += int64(n)
-	f.store.cfg.Used(n)
 	return n, f.store.full(err)
 }
 
