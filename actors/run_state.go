@@ -212,7 +212,7 @@ func runFrom(f foundRun, at moment) *runState {
 	s.errands = append(s.errands, orphans...)
 	slices.SortStableFunc(waiting, func(a, b offerStep) int { return cmp.Compare(a.place, b.place) })
 	s.stand(waiting)
-	progress, change := workflow.ResumeProgress(f.plan, done)
+	progress, change := workflow.ResumeProgress(f.plan, workflow.Past{Ended: done})
 	s.progress = progress
 	s.take(change, at.now)
 	return s

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/swampd/swampd/messages"
@@ -10,25 +9,35 @@ import (
 // Progress is the DAG of one run: which steps have ended, and what follows from it. It is not safe for concurrent
 // use. The end of a step costs what its dependants cost, however many steps the run has.
 //
-// A job starts when all jobs that it needs have succeeded, and a step is ready when its job has started and all steps
-// that it needs have succeeded. What needs something that ended in another way is skipped at once, and so is what
-// needs that. Steps beside it go on.
+// A job starts when all jobs that it needs have ended and every condition holds, and a step is ready when its job has
+// started and the same is true of the steps that it needs. As soon as one condition does not hold, what has it is
+// skipped, and that is an end too: conditions of others may hold because of it. Steps beside it go on.
+//
+// A step with a forEach is a template. When it is ready it is expanded into instances, which have ordinals of their own,
+// above those of the plan's steps. It ends when all of them have ended, and a condition on it holds if it holds for each
+// of them.
+//
+// In a run that is cancelled nothing starts but what cleans up; see Cancel.
 type Progress struct {
 	plan      *Plan
 	ended     []messages.StepStatus // of the steps; empty for one that has not ended
-	waits     []int                 // needs of a step that have not succeeded yet
+	outcomes  []outcome             // of the steps that have ended
+	waits     []int                 // needs of a step that have not ended yet
 	users     edges                 // the steps that need a step
 	jobs      []jobProgress
 	jobUsers  edges
 	jobsLeft  int
 	runFailed bool
 	queue     []int // steps whose end is not told to their dependants yet
+	cancelled bool
+	instances []instance
+	templates map[int]*template // those that are expanded
 }
 
 type jobProgress struct {
 	started   bool
 	status    messages.StepStatus // empty until the job has ended
-	waits     int                 // needs that have not succeeded yet
+	waits     int                 // needs that have not ended yet
 	left      int                 // steps that have not ended
 	failed    int
 	cancelled int
@@ -37,8 +46,11 @@ type jobProgress struct {
 
 // Change is what follows from the beginning of a run or the end of a step.
 type Change struct {
-	// Ready steps may be dispatched now; Skipped ones never will. Both are ordinals in ascending order.
-	Ready, Skipped []int
+	// Ready steps may be dispatched now, or expanded if they are templates. Skipped ones never will, because a condition
+	// does not hold, and Cancelled ones because the run is cancelled. All are ordinals in ascending order.
+	Ready, Skipped, Cancelled []int
+	// TemplatesEnded are templates whose instances have all ended, in ascending order.
+	TemplatesEnded []int
 	// JobsStarted are indices of jobs in ascending order.
 	JobsStarted []int
 	// JobsEnded is in the order in which one end led to the next.
@@ -49,8 +61,8 @@ type Change struct {
 	RunStatus messages.RunStatus
 }
 
-// JobEnd is the end of one job: failed if a step failed, else cancelled if one was cancelled, else skipped if all
-// were skipped, else succeeded.
+// JobEnd is the end of one job: failed if a step failed that may not, else cancelled if one was cancelled, else skipped if
+// all were skipped, else succeeded.
 type JobEnd struct {
 	Job    int
 	Status messages.StepStatus
@@ -61,11 +73,12 @@ func NewProgress(p *Plan) *Progress {
 	g := &Progress{
 		plan:     p,
 		ended:    make([]messages.StepStatus, len(p.Steps)),
+		outcomes: make([]outcome, len(p.Steps)),
 		waits:    make([]int, len(p.Steps)),
 		jobs:     make([]jobProgress, len(p.Jobs)),
 		jobsLeft: len(p.Jobs),
-		users:    reversed(len(p.Steps), func(i int) []int { return p.Steps[i].Needs }),
-		jobUsers: reversed(len(p.Jobs), func(i int) []int { return p.Jobs[i].Needs }),
+		users:    reversed(len(p.Steps), func(i int) ([]int, []Condition) { return p.Steps[i].Needs, p.Steps[i].When }),
+		jobUsers: reversed(len(p.Jobs), func(i int) ([]int, []Condition) { return p.Jobs[i].Needs, p.Jobs[i].When }),
 	}
 	for i := range p.Steps {
 		g.waits[i] = len(p.Steps[i].Needs)
@@ -85,56 +98,22 @@ func (g *Progress) Begin() Change {
 	return c
 }
 
-// ResumeProgress returns the progress of a run whose ended steps are known from its records, by ordinal, and what
-// Begin and the ends since then came to: every step that is ready or to be skipped now and has not ended in the
-// records, and every job that has started or ended. Of a job that is over it counts as started if the jobs that it
-// needs succeeded. A step that has begun and has not ended is in Ready.
-func ResumeProgress(p *Plan, ended map[int]messages.StepStatus) (*Progress, Change) {
-	g := NewProgress(p)
-	// All ends are noted before any is followed up, so that no step is skipped that has ended in its own way; and those
-	// of a job after those of the jobs that it needs, so that it is seen to start before it is seen to end.
-	order := g.jobOrder()
-	for _, job := range order {
-		for _, i := range p.Jobs[job].Steps {
-			if s, ok := ended[i]; ok {
-				g.note(i, s)
-			}
-		}
-	}
-	c := g.Begin()
-	// A job may be over in the records while a job that it needs is over only now.
-	rank := make([]int, len(order))
-	for k, job := range order {
-		rank[job] = k
-	}
-	slices.SortFunc(c.JobsEnded, func(a, b JobEnd) int { return cmp.Compare(rank[a.Job], rank[b.Job]) })
-	return g, c
-}
-
-// jobOrder lists the jobs so that each comes after those that it needs.
-func (g *Progress) jobOrder() []int {
-	order := make([]int, 0, len(g.jobs))
-	waits := make([]int, len(g.jobs))
-	for i := range g.jobs {
-		if waits[i] = g.jobs[i].waits; waits[i] == 0 {
-			order = append(order, i)
-		}
-	}
-	for k := 0; k < len(order); k++ {
-		for _, i := range g.jobUsers.of(order[k]) {
-			if waits[i]--; waits[i] == 0 {
-				order = append(order, i)
-			}
-		}
-	}
-	return order
-}
-
 // End notes that a step has ended as succeeded, failed, cancelled or skipped. The first end of a step counts: another
-// one, and a status that is no end, change nothing and return the empty Change.
+// one, and a status that is no end, change nothing and return the empty Change. So does the end of a template that is
+// expanded: it ends with its instances.
 func (g *Progress) End(step int, s messages.StepStatus) Change {
 	var c Change
-	if g.note(step, s) {
+	if g.note(step, s, outcomeOf(s), &c) {
+		g.settle(&c)
+	}
+	return c
+}
+
+// Pass notes that a step is skipped because there is nothing to do: its guard says that it is done. What depends on its
+// success goes on.
+func (g *Progress) Pass(step int) Change {
+	var c Change
+	if g.note(step, messages.StepSkipped, passed, &c) {
 		g.settle(&c)
 	}
 	return c
@@ -152,9 +131,17 @@ func (g *Progress) JobStatus(job int) messages.StepStatus {
 	}
 }
 
+// StepStatus is the status with which a step, a template or an instance has ended, or empty.
+func (g *Progress) StepStatus(step int) messages.StepStatus {
+	if k := step - len(g.ended); k >= 0 {
+		return g.instances[k].status
+	}
+	return g.ended[step]
+}
+
 func (g *Progress) begin(c *Change) {
 	for i := range g.jobs {
-		if g.jobs[i].waits == 0 {
+		if g.jobs[i].waits == 0 && g.jobs[i].status == "" {
 			g.start(i, c)
 		}
 	}
@@ -170,7 +157,7 @@ func (g *Progress) start(job int, c *Change) {
 	c.JobsStarted = append(c.JobsStarted, job)
 	for _, i := range g.plan.Jobs[job].Steps {
 		if g.waits[i] == 0 && g.ended[i] == "" {
-			c.Ready = append(c.Ready, i)
+			g.ready(i, c)
 		}
 	}
 	if len(g.plan.Jobs[job].Steps) == 0 {
@@ -178,22 +165,46 @@ func (g *Progress) start(job int, c *Change) {
 	}
 }
 
+// ready reports a step, or of a template that is expanded already the instances that have not ended.
+func (g *Progress) ready(step int, c *Change) {
+	t := g.templates[step]
+	if t == nil {
+		c.Ready = append(c.Ready, step)
+		return
+	}
+	for i := t.first; i < t.first+t.count; i++ {
+		if g.instances[i-len(g.ended)].status == "" {
+			c.Ready = append(c.Ready, i)
+		}
+	}
+}
+
 // note keeps the end of a step and tells whether it is news. What follows from it is for settle.
-func (g *Progress) note(step int, s messages.StepStatus) bool {
+func (g *Progress) note(step int, s messages.StepStatus, o outcome, c *Change) bool {
+	if step >= len(g.ended) {
+		return g.noteInstance(step, s, o, c)
+	}
+	if g.templates[step] != nil {
+		return false
+	}
+	return g.noteStep(step, s, o)
+}
+
+func (g *Progress) noteStep(step int, s messages.StepStatus, o outcome) bool {
 	if g.ended[step] != "" || !s.Ended() {
 		return false
 	}
-	g.ended[step] = s
+	g.ended[step], g.outcomes[step] = s, o
 	j := &g.jobs[g.plan.Steps[step].Job]
 	j.left--
-	switch s {
-	case messages.StepFailed:
+	switch {
+	case s == messages.StepFailed && !g.plan.Steps[step].AllowFailure:
 		j.failed++
-	case messages.StepCancelled:
+	case s == messages.StepCancelled:
 		j.cancelled++
-	case messages.StepSkipped:
+	case s == messages.StepSkipped && o&passed == 0:
 		j.skipped++
-	default: // it succeeded: the job does not count those
+	default: // it succeeded, or what it came to is as good for its job
 	}
 	g.queue = append(g.queue, step)
 	return true
@@ -204,15 +215,15 @@ func (g *Progress) settle(c *Change) {
 	for k := 0; k < len(g.queue); k++ {
 		step := g.queue[k]
 		job := g.plan.Steps[step].Job
-		for _, i := range g.users.of(step) {
-			switch {
-			case g.ended[step] != messages.StepSucceeded:
+		users, conditions := g.users.of(step)
+		for n, i := range users {
+			if !conditions[n].holds(g.outcomes[step]) {
 				g.skip(i, c)
-			default:
-				g.waits[i]--
-				if g.waits[i] == 0 && g.ended[i] == "" && g.jobs[job].started {
-					c.Ready = append(c.Ready, i)
-				}
+				continue
+			}
+			g.waits[i]--
+			if g.waits[i] == 0 && g.ended[i] == "" && g.jobs[job].started {
+				g.ready(i, c)
 			}
 		}
 		if j := &g.jobs[job]; j.left == 0 && j.status == "" {
@@ -222,11 +233,13 @@ func (g *Progress) settle(c *Change) {
 	g.queue = g.queue[:0]
 	slices.Sort(c.Ready)
 	slices.Sort(c.Skipped)
+	slices.Sort(c.Cancelled)
+	slices.Sort(c.TemplatesEnded)
 	slices.Sort(c.JobsStarted)
 }
 
 func (g *Progress) skip(step int, c *Change) {
-	if g.note(step, messages.StepSkipped) {
+	if g.note(step, messages.StepSkipped, outcome(OnSkipped), c) {
 		c.Skipped = append(c.Skipped, step)
 	}
 }
@@ -255,14 +268,16 @@ func (g *Progress) endJob(job int, s messages.StepStatus, c *Change) {
 	if g.jobsLeft == 0 {
 		g.endRun(c)
 	}
-	for _, i := range g.jobUsers.of(job) {
+	users, conditions := g.jobUsers.of(job)
+	for n, i := range users {
 		switch {
 		case g.jobs[i].status != "":
-		case s != messages.StepSucceeded:
+		case !conditions[n].holds(outcomeOf(s)):
 			g.skipJob(i, c)
 		default:
 			g.jobs[i].waits--
-			if g.jobs[i].waits == 0 {
+			over := g.cancelled && g.jobs[i].left == 0 && len(g.plan.Jobs[i].Steps) > 0 // nothing of it was left to start
+			if g.jobs[i].waits == 0 && !over {
 				g.start(i, c)
 			}
 		}
@@ -290,28 +305,33 @@ func (g *Progress) endRun(c *Change) {
 type edges struct {
 	from []int // where the arrows of a node begin in to, with one more at the end
 	to   []int
+	when []Condition // of each arrow
 }
 
-func (e *edges) of(i int) []int { return e.to[e.from[i]:e.from[i+1]] }
+func (e *edges) of(i int) ([]int, []Condition) {
+	return e.to[e.from[i]:e.from[i+1]], e.when[e.from[i]:e.from[i+1]]
+}
 
 // reversed turns "needs" into "is needed by"; what needs a node is in ascending order.
-func reversed(n int, needs func(int) []int) edges {
+func reversed(n int, needs func(int) ([]int, []Condition)) edges {
 	e := edges{from: make([]int, n+1)}
 	total := 0
 	for i := range n {
-		for _, to := range needs(i) {
+		list, _ := needs(i)
+		for _, to := range list {
 			e.from[to+1]++
 		}
-		total += len(needs(i))
+		total += len(list)
 	}
 	for i := range n {
 		e.from[i+1] += e.from[i]
 	}
-	e.to = make([]int, total)
+	e.to, e.when = make([]int, total), make([]Condition, total)
 	next := slices.Clone(e.from)
 	for i := range n {
-		for _, to := range needs(i) {
-			e.to[next[to]] = i
+		list, conditions := needs(i)
+		for k, to := range list {
+			e.to[next[to]], e.when[next[to]] = i, when(conditions, k)
 			next[to]++
 		}
 	}

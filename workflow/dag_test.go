@@ -36,7 +36,7 @@ func planOf(tb testing.TB, lines ...string) *Plan {
 			fmt.Fprintf(&b, "  - {name: %s, dependsOn: %s, run: echo}\n", name, needs)
 		}
 	}
-	p, err := Parse("plan", []byte(b.String()))
+	p, err := parse("plan", []byte(b.String()), nil)
 	if err != nil {
 		tb.Fatalf("%v in\n%s", err, b.String())
 	}
@@ -333,7 +333,7 @@ func TestResumeProgress_ReportsWhatHasNoRecord(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, got := ResumeProgress(planOf(t, tt.plan...), tt.ended)
+			g, got := ResumeProgress(planOf(t, tt.plan...), Past{Ended: tt.ended})
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,7 @@ type dependency struct {
 	owner int // the job or the step that depends
 	name  string
 	at    int
+	when  Condition
 }
 
 // dependsOn reads what a job or step depends on; what is "job" or "step".
@@ -17,7 +19,7 @@ func (d *decoder) dependsOn(e *entry, what string, owner int, deps []dependency)
 	v := e.value
 	if v.kind == scalar && !v.null() {
 		if name := d.name(e); name != "" { // one name may stand without a list
-			deps = append(deps, dependency{owner, name, v.at})
+			deps = append(deps, dependency{owner, name, v.at, OnSucceeded})
 		}
 		return deps
 	}
@@ -25,19 +27,21 @@ func (d *decoder) dependsOn(e *entry, what string, owner int, deps []dependency)
 		return deps
 	}
 	for _, item := range v.items {
-		name, at, ok := d.dependency(item, what)
+		dep, ok := d.dependency(item, what)
 		if ok {
-			deps = append(deps, dependency{owner, name, at})
+			dep.owner = owner
+			deps = append(deps, dep)
 		}
 	}
 	return deps
 }
 
 // dependency reads NAME or {step: NAME, condition: {type: succeeded}}.
-func (d *decoder) dependency(n *node, what string) (name string, at int, ok bool) {
+func (d *decoder) dependency(n *node, what string) (dep dependency, ok bool) {
+	dep = dependency{at: n.at, when: OnSucceeded}
 	if n.kind != mapping {
-		name, ok = d.text(n, "a dependency")
-		return name, n.at, ok
+		dep.name, ok = d.text(n, "a dependency")
+		return dep, ok
 	}
 	found := false
 	for i := range n.entries {
@@ -45,15 +49,13 @@ func (d *decoder) dependency(n *node, what string) (name string, at int, ok bool
 		switch e.key {
 		case what:
 			found = true
-			at = e.value.at
-			name, ok = d.text(e.value, quote(e.key))
+			dep.at = e.value.at
+			dep.name, ok = d.text(e.value, quote(e.key))
 		case "job", "step":
 			found = true
 			d.found.add(e.at, "a %s depends on %ss only, not on a %s", what, what, e.key)
 		case "condition":
-			if d.is(e.value, mapping, "'condition'") {
-				d.condition(e.value)
-			}
+			dep.when = d.conditionOf(e.value)
 		default:
 			d.unknown(e, inDependency)
 		}
@@ -61,50 +63,145 @@ func (d *decoder) dependency(n *node, what string) (name string, at int, ok bool
 	if !found {
 		d.found.add(n.at, "a dependency needs '%s': the name of the %s", what, what)
 	}
-	return name, at, ok
+	return dep, ok
 }
 
-func (d *decoder) condition(n *node) {
+// conditionOf reads the condition of a dependency and refuses one that no end meets. Where it is wrong it is reported and
+// Always.
+func (d *decoder) conditionOf(n *node) Condition {
+	c, ok := d.condition(n)
+	switch {
+	case !ok:
+		return Always
+	case c == 0:
+		d.found.add(n.at, "this condition never holds: what has it would never run")
+		return Always
+	case c != OnSucceeded:
+		d.uses(featureConditions, n.at)
+	}
+	return c
+}
+
+// condition reads a word, or {type: WORD}, or what joins other conditions.
+func (d *decoder) condition(n *node) (Condition, bool) {
+	if n.kind == scalar && !n.null() {
+		return d.conditionWord(n, "a condition", false)
+	}
+	if !d.is(n, mapping, "'condition'") {
+		return 0, false
+	}
 	i := slices.IndexFunc(n.entries, func(e entry) bool { return e.key == "type" })
 	if i < 0 {
-		d.found.add(n.at, "a condition needs a 'type': succeeded")
-		return
+		d.found.add(n.at, "a condition needs a 'type': %s", oneOf(conditionWords(true)))
+		return 0, false
 	}
 	typ := n.entries[i].value
+	operand := ""
 	if typ.kind == scalar {
-		switch typ.text {
-		case "always", "failed", "completed", "skipped", "and", "or", "not":
-			d.found.add(typ.at, "the condition '%s' is not supported by this version", typ.text)
-			return // the other keys may belong to it
-		}
+		operand = map[string]string{"and": "conditions", "or": "conditions", "not": "condition"}[typ.text]
 	}
-	d.word(typ, "the type of a condition", "succeeded")
+	c, ok := d.conditionWord(typ, "the type of a condition", true)
+	var inner *node
 	for i := range n.entries {
-		if e := &n.entries[i]; e.key != "type" {
+		switch e := &n.entries[i]; {
+		case e.key == "type":
+		case e.key == operand:
+			inner = e.value
+		case operand == "" && (e.key == "conditions" || e.key == "condition"):
+			if ok {
+				d.found.add(e.at, "'%s' belongs to a condition of another type, not to '%s'", e.key, typ.text)
+			}
+		default:
 			d.unknown(e, inCondition)
 		}
 	}
+	switch {
+	case operand == "":
+		return c, ok
+	case inner == nil:
+		d.found.add(n.at, "a condition of type '%s' needs '%s'", typ.text, operand)
+		return 0, false
+	case operand == "condition":
+		c, ok = d.condition(inner)
+		return ^c & Always, ok
+	default:
+		return d.joined(inner, typ.text)
+	}
+}
+
+// joined reads the conditions of 'and' and 'or'.
+func (d *decoder) joined(n *node, word string) (Condition, bool) {
+	if !d.is(n, list, "'conditions'") {
+		return 0, false
+	}
+	if len(n.items) < 2 {
+		d.found.add(n.at, "'%s' joins at least two conditions", word)
+		return 0, false
+	}
+	both, either, ok := Always, Condition(0), true
+	for _, item := range n.items {
+		c, good := d.condition(item)
+		ok = ok && good
+		both, either = both&c, either|c
+	}
+	if word == "and" {
+		return both, ok
+	}
+	return either, ok
+}
+
+// conditionWord reads the name of a condition. The words that join others are 0.
+func (d *decoder) conditionWord(n *node, what string, joins bool) (Condition, bool) {
+	word, ok := d.word(n, what, conditionWords(joins)...)
+	switch word {
+	case "succeeded":
+		return OnSucceeded, ok
+	case "failed":
+		return OnFailed, ok
+	case "completed":
+		return OnCompleted, ok
+	case "skipped":
+		return OnSkipped, ok
+	case "always":
+		return Always, ok
+	default:
+		return 0, ok
+	}
+}
+
+func conditionWords(joins bool) []string {
+	words := []string{"succeeded", "failed", "completed", "skipped", "always"}
+	if joins {
+		words = append(words, "and", "or", "not")
+	}
+	return words
 }
 
 // link resolves all dependencies and refuses cycles.
 func (d *decoder) link() {
-	jobNeeds := make([][]int, len(d.plan.Jobs))
 	for _, dep := range d.jobDeps {
-		if to, ok := d.find(dep, d.jobNames, "job", d.plan.Jobs[dep.owner].Name); ok {
-			jobNeeds[dep.owner] = append(jobNeeds[dep.owner], to)
+		j := &d.plan.Jobs[dep.owner]
+		if to, ok := d.find(dep, d.jobNames, "job", j.Name); ok {
+			j.Needs, j.When = need(j.Needs, j.When, to, dep)
 		}
 	}
-	for i := range jobNeeds {
-		d.plan.Jobs[i].Needs = ascending(jobNeeds[i])
+	for i := range d.plan.Jobs {
+		j := &d.plan.Jobs[i]
+		if j.Needs, j.When = ascending(j.Needs, j.When); slices.Contains(j.When, 0) {
+			d.contradicts(d.jobDeps, i, d.plan.Jobs[j.Needs[slices.Index(j.When, 0)]].Name)
+		}
 	}
 	for _, dep := range d.stepDeps {
 		s := &d.plan.Steps[dep.owner]
 		if to, ok := d.find(dep, d.stepNames[s.Job], "step", s.Name); ok {
-			s.Needs = append(s.Needs, to)
+			s.Needs, s.When = need(s.Needs, s.When, to, dep)
 		}
 	}
 	for i := range d.plan.Steps {
-		d.plan.Steps[i].Needs = ascending(d.plan.Steps[i].Needs)
+		s := &d.plan.Steps[i]
+		if s.Needs, s.When = ascending(s.Needs, s.When); slices.Contains(s.When, 0) {
+			d.contradicts(d.stepDeps, i, d.plan.Steps[s.Needs[slices.Index(s.When, 0)]].Name)
+		}
 	}
 	d.cycles("job", len(d.plan.Jobs), d.jobDeps,
 		func(i int) []int { return d.plan.Jobs[i].Needs }, func(i int) string { return d.plan.Jobs[i].Name })
@@ -112,9 +209,52 @@ func (d *decoder) link() {
 		func(i int) []int { return d.plan.Steps[i].Needs }, func(i int) string { return d.plan.Steps[i].Name })
 }
 
-func ascending(needs []int) []int {
-	slices.Sort(needs)
-	return slices.Compact(needs)
+// contradicts reports conditions on one need of which each may hold, but not all of them.
+func (d *decoder) contradicts(deps []dependency, owner int, name string) {
+	at := 0
+	for _, dep := range deps {
+		if dep.owner == owner && dep.name == name {
+			at = dep.at
+		}
+	}
+	d.found.add(at, "the conditions on %s never hold together: what has them would never run", quote(name))
+}
+
+// need adds a need with its condition. The conditions are nil while all of them are OnSucceeded.
+func need(needs []int, conditions []Condition, to int, dep dependency) ([]int, []Condition) {
+	needs = append(needs, to)
+	if conditions == nil && dep.when != OnSucceeded {
+		conditions = make([]Condition, len(needs)-1, len(needs))
+		for i := range conditions {
+			conditions[i] = OnSucceeded
+		}
+	}
+	if conditions != nil {
+		conditions = append(conditions, dep.when)
+	}
+	return needs, conditions
+}
+
+// ascending puts needs in order, each once: where one is named more than once, all of its conditions have to hold.
+func ascending(needs []int, conditions []Condition) ([]int, []Condition) {
+	if conditions == nil {
+		slices.Sort(needs)
+		return slices.Compact(needs), nil
+	}
+	together := make(map[int]Condition, len(needs))
+	for k, n := range needs {
+		c, ok := together[n]
+		if !ok {
+			c = Always
+		}
+		together[n] = c & conditions[k]
+	}
+	needs = slices.Sorted(maps.Keys(together))
+	conditions = conditions[:0]
+	for _, n := range needs {
+		conditions = append(conditions, together[n])
+	}
+	return needs, conditions
 }
 
 // find resolves one dependency. From is the name of the one that depends.

@@ -55,7 +55,7 @@ func TestParse_ValidSourcesBecomeThePlansOfTheirGoldenFiles(t *testing.T) {
 	for file, src := range sources(t, "valid") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			p, err := Parse(filepath.Base(file), src)
+			p, err := parse(filepath.Base(file), src, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestParse_InvalidSourcesGetTheDiagnosesOfTheirGoldenFiles(t *testing.T) {
 	for file, src := range sources(t, "invalid") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			p, err := Parse(filepath.Base(file), src)
+			p, err := parse(filepath.Base(file), src, nil)
 			var found Diagnoses
 			if !errors.As(err, &found) || p != nil {
 				t.Fatalf("want no plan and diagnoses, got %v and %v", p, err)

@@ -46,7 +46,7 @@ func (l level) keys() []string {
 	case inDependency:
 		return []string{"step", "job", "condition"}
 	default:
-		return []string{"type"}
+		return []string{"type", "conditions", "condition"}
 	}
 }
 

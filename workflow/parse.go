@@ -12,7 +12,10 @@ const (
 // Parse reads a workflow. File is only a name for diagnoses. The error is a Diagnoses and holds everything that is
 // wrong; where the text itself cannot be read, as much as could be found until there. The time that Parse takes is
 // linear in the size of the source, whatever it holds, and a source above 1 MiB is refused unread.
-func Parse(file string, src []byte) (*Plan, error) {
+func Parse(file string, src []byte) (*Plan, error) { return parse(file, src, notRun()) }
+
+// parse is Parse with a list of what is refused although the language has it.
+func parse(file string, src []byte, refused []feature) (*Plan, error) {
 	var found findings
 	if len(src) > maxSourceSize {
 		found.add(0, "the file has %d bytes: a workflow has at most %d", len(src), maxSourceSize)
@@ -25,6 +28,7 @@ func Parse(file string, src []byte) (*Plan, error) {
 	d := decoder{found: &found, plan: &Plan{}}
 	if n := read(text, &found); n != nil {
 		d.workflow(n)
+		d.refuse(refused)
 	}
 	if len(found.list) > 0 {
 		return nil, Diagnoses(found.diagnoses(file, text))
@@ -44,6 +48,7 @@ type decoder struct {
 	jobDeps, stepDeps []dependency
 	jobNames          names
 	stepNames         []names // by job
+	used              []use
 }
 
 // names tells where a name stands.

@@ -50,11 +50,13 @@ func (p *Plan) index() {
 	}
 }
 
-// Job is a group of steps that starts when the jobs that it needs have succeeded.
+// Job is a group of steps that starts when the jobs that it needs have ended as its conditions say.
 type Job struct {
 	Name string
 	// Needs holds indices into Plan.Jobs, ascending, each once.
 	Needs []int
+	// When holds the condition of each need; nil if all of them are OnSucceeded.
+	When []Condition
 	// Steps holds the ordinals of the job's steps, ascending.
 	Steps []int
 }
@@ -66,6 +68,12 @@ type Step struct {
 	Job int
 	// Needs holds ordinals of steps of the same job, ascending, each once.
 	Needs []int
+	// When holds the condition of each need; nil if all of them are OnSucceeded.
+	When []Condition
+	// AllowFailure lets the job succeed although this step fails. The step itself has failed, for those that depend on it.
+	AllowFailure bool
+	// ForEach makes the step a template; nil if it is an ordinary step.
+	ForEach *ForEach
 	// Model and Method say what is called. A `run:` script is command/shell and run.
 	Model, Method string
 	// Args are in the order of their names. A `run:` script has one, called run.
@@ -86,4 +94,10 @@ type Step struct {
 // Arg is one argument of a method, its value as the file writes it.
 type Arg struct {
 	Name, Value string
+}
+
+// ForEach says what a template is expanded over.
+type ForEach struct {
+	// Item is the name under which an instance finds its item, as self.<item>.
+	Item string
 }

@@ -237,6 +237,15 @@ func (d *decoder) word(n *node, what string, words ...string) (string, bool) {
 	if near, ok := nearest(s, words); ok {
 		hint = fmt.Sprintf(": did you mean '%s'?", near)
 	}
-	d.found.add(n.at, "%s is %s, not %s%s", what, strings.Join(words, " or "), quote(s), hint)
+	d.found.add(n.at, "%s is %s, not %s%s", what, oneOf(words), quote(s), hint)
 	return "", false
+}
+
+// oneOf lists words in a sentence: "a or b", "a, b or c".
+func oneOf(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
