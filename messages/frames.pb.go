@@ -229,6 +229,11 @@ type Request struct {
 	//	*Request_DataList
 	//	*Request_DataVersions
 	//	*Request_DataQuery
+	//	*Request_ActorInspect
+	//	*Request_ActorWatch
+	//	*Request_ActorTrace
+	//	*Request_Why
+	//	*Request_ActorTop
 	Params        isRequest_Params `protobuf_oneof:"params"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -548,6 +553,51 @@ func (x *Request) GetDataQuery() *DataQueryParams {
 	return nil
 }
 
+func (x *Request) GetActorInspect() *ActorInspectParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_ActorInspect); ok {
+			return x.ActorInspect
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetActorWatch() *ActorWatchParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_ActorWatch); ok {
+			return x.ActorWatch
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetActorTrace() *ActorTraceParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_ActorTrace); ok {
+			return x.ActorTrace
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetWhy() *WhyParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_Why); ok {
+			return x.Why
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetActorTop() *ActorTopParams {
+	if x != nil {
+		if x, ok := x.Params.(*Request_ActorTop); ok {
+			return x.ActorTop
+		}
+	}
+	return nil
+}
+
 type isRequest_Params interface {
 	isRequest_Params()
 }
@@ -675,6 +725,26 @@ type Request_DataQuery struct {
 	DataQuery *DataQueryParams `protobuf:"bytes,62,opt,name=data_query,json=dataQuery,proto3,oneof"`
 }
 
+type Request_ActorInspect struct {
+	ActorInspect *ActorInspectParams `protobuf:"bytes,70,opt,name=actor_inspect,json=actorInspect,proto3,oneof"`
+}
+
+type Request_ActorWatch struct {
+	ActorWatch *ActorWatchParams `protobuf:"bytes,71,opt,name=actor_watch,json=actorWatch,proto3,oneof"`
+}
+
+type Request_ActorTrace struct {
+	ActorTrace *ActorTraceParams `protobuf:"bytes,72,opt,name=actor_trace,json=actorTrace,proto3,oneof"`
+}
+
+type Request_Why struct {
+	Why *WhyParams `protobuf:"bytes,73,opt,name=why,proto3,oneof"`
+}
+
+type Request_ActorTop struct {
+	ActorTop *ActorTopParams `protobuf:"bytes,74,opt,name=actor_top,json=actorTop,proto3,oneof"`
+}
+
 func (*Request_WorkerEnroll) isRequest_Params() {}
 
 func (*Request_WorkerPing) isRequest_Params() {}
@@ -735,6 +805,16 @@ func (*Request_DataVersions) isRequest_Params() {}
 
 func (*Request_DataQuery) isRequest_Params() {}
 
+func (*Request_ActorInspect) isRequest_Params() {}
+
+func (*Request_ActorWatch) isRequest_Params() {}
+
+func (*Request_ActorTrace) isRequest_Params() {}
+
+func (*Request_Why) isRequest_Params() {}
+
+func (*Request_ActorTop) isRequest_Params() {}
+
 // Response ends a request well.
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -770,6 +850,11 @@ type Response struct {
 	//	*Response_DataList
 	//	*Response_DataVersions
 	//	*Response_DataQuery
+	//	*Response_ActorInspect
+	//	*Response_ActorWatch
+	//	*Response_ActorTrace
+	//	*Response_Why
+	//	*Response_ActorTop
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1082,6 +1167,51 @@ func (x *Response) GetDataQuery() *DataQueryResult {
 	return nil
 }
 
+func (x *Response) GetActorInspect() *ActorInspectResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_ActorInspect); ok {
+			return x.ActorInspect
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetActorWatch() *ActorWatchResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_ActorWatch); ok {
+			return x.ActorWatch
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetActorTrace() *ActorTraceResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_ActorTrace); ok {
+			return x.ActorTrace
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetWhy() *WhyResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Why); ok {
+			return x.Why
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetActorTop() *ActorTopResult {
+	if x != nil {
+		if x, ok := x.Result.(*Response_ActorTop); ok {
+			return x.ActorTop
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -1206,6 +1336,26 @@ type Response_DataQuery struct {
 	DataQuery *DataQueryResult `protobuf:"bytes,62,opt,name=data_query,json=dataQuery,proto3,oneof"`
 }
 
+type Response_ActorInspect struct {
+	ActorInspect *ActorInspectResult `protobuf:"bytes,70,opt,name=actor_inspect,json=actorInspect,proto3,oneof"`
+}
+
+type Response_ActorWatch struct {
+	ActorWatch *ActorWatchResult `protobuf:"bytes,71,opt,name=actor_watch,json=actorWatch,proto3,oneof"`
+}
+
+type Response_ActorTrace struct {
+	ActorTrace *ActorTraceResult `protobuf:"bytes,72,opt,name=actor_trace,json=actorTrace,proto3,oneof"`
+}
+
+type Response_Why struct {
+	Why *WhyResult `protobuf:"bytes,73,opt,name=why,proto3,oneof"`
+}
+
+type Response_ActorTop struct {
+	ActorTop *ActorTopResult `protobuf:"bytes,74,opt,name=actor_top,json=actorTop,proto3,oneof"`
+}
+
 func (*Response_WorkerEnroll) isResponse_Result() {}
 
 func (*Response_WorkerPing) isResponse_Result() {}
@@ -1265,6 +1415,16 @@ func (*Response_DataList) isResponse_Result() {}
 func (*Response_DataVersions) isResponse_Result() {}
 
 func (*Response_DataQuery) isResponse_Result() {}
+
+func (*Response_ActorInspect) isResponse_Result() {}
+
+func (*Response_ActorWatch) isResponse_Result() {}
+
+func (*Response_ActorTrace) isResponse_Result() {}
+
+func (*Response_Why) isResponse_Result() {}
+
+func (*Response_ActorTop) isResponse_Result() {}
 
 // Error ends a request badly. Retry goes by code, never by text.
 type Error struct {
@@ -1338,6 +1498,7 @@ type Event struct {
 	//	*Event_Output
 	//	*Event_Run
 	//	*Event_Backup
+	//	*Event_Actor
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1425,6 +1586,15 @@ func (x *Event) GetBackup() *BackupChunk {
 	return nil
 }
 
+func (x *Event) GetActor() *ActorEvent {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Actor); ok {
+			return x.Actor
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -1449,6 +1619,10 @@ type Event_Backup struct {
 	Backup *BackupChunk `protobuf:"bytes,14,opt,name=backup,proto3,oneof"`
 }
 
+type Event_Actor struct {
+	Actor *ActorEvent `protobuf:"bytes,70,opt,name=actor,proto3,oneof"`
+}
+
 func (*Event_Accepted) isEvent_Event() {}
 
 func (*Event_Started) isEvent_Event() {}
@@ -1458,6 +1632,8 @@ func (*Event_Output) isEvent_Event() {}
 func (*Event_Run) isEvent_Event() {}
 
 func (*Event_Backup) isEvent_Event() {}
+
+func (*Event_Actor) isEvent_Event() {}
 
 // Cancel asks the other side to give the request of that id up. The answer still comes.
 type Cancel struct {
@@ -6188,8 +6364,13 @@ func (x *BackupResult) GetDigest() string {
 }
 
 type ActorTreeParams struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Below         string                 `protobuf:"bytes,1,opt,name=below,proto3" json:"below,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A PID: it and what is below it.
+	Below string `protobuf:"bytes,1,opt,name=below,proto3" json:"below,omitempty"`
+	// Only those of one kind, in one state, with at least that many messages waiting.
+	Kind          string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	MinMailbox    int32  `protobuf:"varint,4,opt,name=min_mailbox,json=minMailbox,proto3" json:"min_mailbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6229,6 +6410,27 @@ func (x *ActorTreeParams) GetBelow() string {
 		return x.Below
 	}
 	return ""
+}
+
+func (x *ActorTreeParams) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ActorTreeParams) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ActorTreeParams) GetMinMailbox() int32 {
+	if x != nil {
+		return x.MinMailbox
+	}
+	return 0
 }
 
 type ActorTreeResult struct {
@@ -6284,15 +6486,17 @@ func (x *ActorTreeResult) GetCount() int32 {
 }
 
 type ActorItem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           string                 `protobuf:"bytes,1,opt,name=pid,proto3" json:"pid,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Mailbox       int32                  `protobuf:"varint,4,opt,name=mailbox,proto3" json:"mailbox,omitempty"`
-	Processed     float64                `protobuf:"fixed64,5,opt,name=processed,proto3" json:"processed,omitempty"`
-	Restarts      int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	LastMessage   *string                `protobuf:"bytes,7,opt,name=last_message,json=lastMessage,proto3,oneof" json:"last_message,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Pid         string                 `protobuf:"bytes,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Kind        string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	State       string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Mailbox     int32                  `protobuf:"varint,4,opt,name=mailbox,proto3" json:"mailbox,omitempty"`
+	Processed   float64                `protobuf:"fixed64,5,opt,name=processed,proto3" json:"processed,omitempty"`
+	Restarts    int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	LastMessage *string                `protobuf:"bytes,7,opt,name=last_message,json=lastMessage,proto3,oneof" json:"last_message,omitempty"`
+	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When the last message was taken out of the mailbox.
+	LastMessageAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_message_at,json=lastMessageAt,proto3" json:"last_message_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6383,6 +6587,2597 @@ func (x *ActorItem) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ActorItem) GetLastMessageAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastMessageAt
+	}
+	return nil
+}
+
+type ActorInspectParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A PID, or the end of one.
+	Pid           string `protobuf:"bytes,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorInspectParams) Reset() {
+	*x = ActorInspectParams{}
+	mi := &file_frames_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorInspectParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorInspectParams) ProtoMessage() {}
+
+func (x *ActorInspectParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorInspectParams.ProtoReflect.Descriptor instead.
+func (*ActorInspectParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ActorInspectParams) GetPid() string {
+	if x != nil {
+		return x.Pid
+	}
+	return ""
+}
+
+// ActorInspectResult is one actor from all sides: what the journal has of it, and what it believes itself.
+type ActorInspectResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pid   string                 `protobuf:"bytes,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// answers (it has said what it believes), stuck (it lives and did not in time), rests (it has nothing to do, and starts when
+	// somebody speaks to it), or stopped (only its record is left).
+	Life      string                 `protobuf:"bytes,3,opt,name=life,proto3" json:"life,omitempty"`
+	State     *string                `protobuf:"bytes,4,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	Mailbox   int32                  `protobuf:"varint,5,opt,name=mailbox,proto3" json:"mailbox,omitempty"`
+	Processed float64                `protobuf:"fixed64,6,opt,name=processed,proto3" json:"processed,omitempty"`
+	Restarts  int32                  `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Parent    *string                `protobuf:"bytes,9,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
+	// The message that it has in hand, and for how long.
+	Current   *string  `protobuf:"bytes,10,opt,name=current,proto3,oneof" json:"current,omitempty"`
+	CurrentMs *float64 `protobuf:"fixed64,11,opt,name=current_ms,json=currentMs,proto3,oneof" json:"current_ms,omitempty"`
+	// What the journal has.
+	Record  *JournalRecord   `protobuf:"bytes,12,opt,name=record,proto3" json:"record,omitempty"`
+	History []*JournalRecord `protobuf:"bytes,13,rep,name=history,proto3" json:"history,omitempty"`
+	Events  []*RunEvent      `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	// What it believes: what its record would be, and what it knows besides.
+	Believes *structpb.Struct `protobuf:"bytes,15,opt,name=believes,proto3" json:"believes,omitempty"`
+	// Where that is not what the journal has: a fault.
+	Differences []*ActorDifference `protobuf:"bytes,16,rep,name=differences,proto3" json:"differences,omitempty"`
+	Timers      []*ActorTimer      `protobuf:"bytes,17,rep,name=timers,proto3" json:"timers,omitempty"`
+	// What it still has to tell others, and tells them again until they confirm.
+	Owes     []*ActorDebt `protobuf:"bytes,18,rep,name=owes,proto3" json:"owes,omitempty"`
+	Children []*ActorItem `protobuf:"bytes,19,rep,name=children,proto3" json:"children,omitempty"`
+	// How many clients watch it.
+	Watchers int32 `protobuf:"varint,20,opt,name=watchers,proto3" json:"watchers,omitempty"`
+	// The last messages that it took, the oldest first.
+	Messages      []*ActorMessage `protobuf:"bytes,21,rep,name=messages,proto3" json:"messages,omitempty"`
+	LastError     *ActorFault     `protobuf:"bytes,22,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorInspectResult) Reset() {
+	*x = ActorInspectResult{}
+	mi := &file_frames_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorInspectResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorInspectResult) ProtoMessage() {}
+
+func (x *ActorInspectResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorInspectResult.ProtoReflect.Descriptor instead.
+func (*ActorInspectResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *ActorInspectResult) GetPid() string {
+	if x != nil {
+		return x.Pid
+	}
+	return ""
+}
+
+func (x *ActorInspectResult) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ActorInspectResult) GetLife() string {
+	if x != nil {
+		return x.Life
+	}
+	return ""
+}
+
+func (x *ActorInspectResult) GetState() string {
+	if x != nil && x.State != nil {
+		return *x.State
+	}
+	return ""
+}
+
+func (x *ActorInspectResult) GetMailbox() int32 {
+	if x != nil {
+		return x.Mailbox
+	}
+	return 0
+}
+
+func (x *ActorInspectResult) GetProcessed() float64 {
+	if x != nil {
+		return x.Processed
+	}
+	return 0
+}
+
+func (x *ActorInspectResult) GetRestarts() int32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *ActorInspectResult) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetParent() string {
+	if x != nil && x.Parent != nil {
+		return *x.Parent
+	}
+	return ""
+}
+
+func (x *ActorInspectResult) GetCurrent() string {
+	if x != nil && x.Current != nil {
+		return *x.Current
+	}
+	return ""
+}
+
+func (x *ActorInspectResult) GetCurrentMs() float64 {
+	if x != nil && x.CurrentMs != nil {
+		return *x.CurrentMs
+	}
+	return 0
+}
+
+func (x *ActorInspectResult) GetRecord() *JournalRecord {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetHistory() []*JournalRecord {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetEvents() []*RunEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetBelieves() *structpb.Struct {
+	if x != nil {
+		return x.Believes
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetDifferences() []*ActorDifference {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetTimers() []*ActorTimer {
+	if x != nil {
+		return x.Timers
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetOwes() []*ActorDebt {
+	if x != nil {
+		return x.Owes
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetChildren() []*ActorItem {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetWatchers() int32 {
+	if x != nil {
+		return x.Watchers
+	}
+	return 0
+}
+
+func (x *ActorInspectResult) GetMessages() []*ActorMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ActorInspectResult) GetLastError() *ActorFault {
+	if x != nil {
+		return x.LastError
+	}
+	return nil
+}
+
+// JournalRecord is one version of a record.
+type JournalRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Version       float64                `protobuf:"fixed64,3,opt,name=version,proto3" json:"version,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Ended         bool                   `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	Body          *structpb.Struct       `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalRecord) Reset() {
+	*x = JournalRecord{}
+	mi := &file_frames_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalRecord) ProtoMessage() {}
+
+func (x *JournalRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalRecord.ProtoReflect.Descriptor instead.
+func (*JournalRecord) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *JournalRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *JournalRecord) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *JournalRecord) GetVersion() float64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *JournalRecord) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *JournalRecord) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *JournalRecord) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetBody() *structpb.Struct {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type ActorDifference struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Memory        *structpb.Value        `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	Journal       *structpb.Value        `protobuf:"bytes,3,opt,name=journal,proto3" json:"journal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorDifference) Reset() {
+	*x = ActorDifference{}
+	mi := &file_frames_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorDifference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorDifference) ProtoMessage() {}
+
+func (x *ActorDifference) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorDifference.ProtoReflect.Descriptor instead.
+func (*ActorDifference) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ActorDifference) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *ActorDifference) GetMemory() *structpb.Value {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *ActorDifference) GetJournal() *structpb.Value {
+	if x != nil {
+		return x.Journal
+	}
+	return nil
+}
+
+type ActorTimer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The command that comes when it is due.
+	WaitsFor      string                 `protobuf:"bytes,2,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	DueAt         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	LeftMs        float64                `protobuf:"fixed64,4,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorTimer) Reset() {
+	*x = ActorTimer{}
+	mi := &file_frames_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorTimer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorTimer) ProtoMessage() {}
+
+func (x *ActorTimer) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorTimer.ProtoReflect.Descriptor instead.
+func (*ActorTimer) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ActorTimer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ActorTimer) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *ActorTimer) GetDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueAt
+	}
+	return nil
+}
+
+func (x *ActorTimer) GetLeftMs() float64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+type ActorDebt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	AgainMs       float64                `protobuf:"fixed64,3,opt,name=again_ms,json=againMs,proto3" json:"again_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorDebt) Reset() {
+	*x = ActorDebt{}
+	mi := &file_frames_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorDebt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorDebt) ProtoMessage() {}
+
+func (x *ActorDebt) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorDebt.ProtoReflect.Descriptor instead.
+func (*ActorDebt) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ActorDebt) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ActorDebt) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ActorDebt) GetAgainMs() float64 {
+	if x != nil {
+		return x.AgainMs
+	}
+	return 0
+}
+
+type ActorMessage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorMessage) Reset() {
+	*x = ActorMessage{}
+	mi := &file_frames_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorMessage) ProtoMessage() {}
+
+func (x *ActorMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorMessage.ProtoReflect.Descriptor instead.
+func (*ActorMessage) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ActorMessage) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ActorMessage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ActorFault is a panic or a refused commit.
+type ActorFault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Command       string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Stack         *string                `protobuf:"bytes,4,opt,name=stack,proto3,oneof" json:"stack,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorFault) Reset() {
+	*x = ActorFault{}
+	mi := &file_frames_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorFault) ProtoMessage() {}
+
+func (x *ActorFault) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorFault.ProtoReflect.Descriptor instead.
+func (*ActorFault) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *ActorFault) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ActorFault) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *ActorFault) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ActorFault) GetStack() string {
+	if x != nil && x.Stack != nil {
+		return *x.Stack
+	}
+	return ""
+}
+
+type ActorWatchParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A PID (it and what is below it), a kind, or a run's id.
+	Subject       string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorWatchParams) Reset() {
+	*x = ActorWatchParams{}
+	mi := &file_frames_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorWatchParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorWatchParams) ProtoMessage() {}
+
+func (x *ActorWatchParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorWatchParams.ProtoReflect.Descriptor instead.
+func (*ActorWatchParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *ActorWatchParams) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+type ActorWatchResult struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Subject string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Events  float64                `protobuf:"fixed64,2,opt,name=events,proto3" json:"events,omitempty"`
+	// How many were dropped because they came faster than they were read.
+	Dropped       float64 `protobuf:"fixed64,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorWatchResult) Reset() {
+	*x = ActorWatchResult{}
+	mi := &file_frames_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorWatchResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorWatchResult) ProtoMessage() {}
+
+func (x *ActorWatchResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorWatchResult.ProtoReflect.Descriptor instead.
+func (*ActorWatchResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *ActorWatchResult) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *ActorWatchResult) GetEvents() float64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *ActorWatchResult) GetDropped() float64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// ActorEvent is one thing that an actor did: it took a command, changed its state, committed, or caused an effect.
+type ActorEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// command, transition, commit, refused, effect, panic, or dropped.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Dense, but for what was dropped.
+	Seq     float64                `protobuf:"fixed64,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	At      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Pid     string                 `protobuf:"bytes,4,opt,name=pid,proto3" json:"pid,omitempty"`
+	Command *string                `protobuf:"bytes,5,opt,name=command,proto3,oneof" json:"command,omitempty"`
+	// Of a transition: the states. Of an effect: where to.
+	From *string `protobuf:"bytes,6,opt,name=from,proto3,oneof" json:"from,omitempty"`
+	To   *string `protobuf:"bytes,7,opt,name=to,proto3,oneof" json:"to,omitempty"`
+	Text *string `protobuf:"bytes,8,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	// Of a commit: how long it took.
+	TookMs *float64 `protobuf:"fixed64,9,opt,name=took_ms,json=tookMs,proto3,oneof" json:"took_ms,omitempty"`
+	// Of dropped: how many are missing here.
+	Dropped       *float64 `protobuf:"fixed64,10,opt,name=dropped,proto3,oneof" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorEvent) Reset() {
+	*x = ActorEvent{}
+	mi := &file_frames_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorEvent) ProtoMessage() {}
+
+func (x *ActorEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorEvent.ProtoReflect.Descriptor instead.
+func (*ActorEvent) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *ActorEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ActorEvent) GetSeq() float64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ActorEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ActorEvent) GetPid() string {
+	if x != nil {
+		return x.Pid
+	}
+	return ""
+}
+
+func (x *ActorEvent) GetCommand() string {
+	if x != nil && x.Command != nil {
+		return *x.Command
+	}
+	return ""
+}
+
+func (x *ActorEvent) GetFrom() string {
+	if x != nil && x.From != nil {
+		return *x.From
+	}
+	return ""
+}
+
+func (x *ActorEvent) GetTo() string {
+	if x != nil && x.To != nil {
+		return *x.To
+	}
+	return ""
+}
+
+func (x *ActorEvent) GetText() string {
+	if x != nil && x.Text != nil {
+		return *x.Text
+	}
+	return ""
+}
+
+func (x *ActorEvent) GetTookMs() float64 {
+	if x != nil && x.TookMs != nil {
+		return *x.TookMs
+	}
+	return 0
+}
+
+func (x *ActorEvent) GetDropped() float64 {
+	if x != nil && x.Dropped != nil {
+		return *x.Dropped
+	}
+	return 0
+}
+
+type ActorTraceParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	RunId string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// JOB/STEP, or a step's name where one step has it; empty: every step.
+	Step          string `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorTraceParams) Reset() {
+	*x = ActorTraceParams{}
+	mi := &file_frames_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorTraceParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorTraceParams) ProtoMessage() {}
+
+func (x *ActorTraceParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorTraceParams.ProtoReflect.Descriptor instead.
+func (*ActorTraceParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *ActorTraceParams) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ActorTraceParams) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+// ActorTraceResult is the story of a run across the actors and over the wire.
+type ActorTraceResult struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	RunId        string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	WorkflowName string                 `protobuf:"bytes,2,opt,name=workflow_name,json=workflowName,proto3" json:"workflow_name,omitempty"`
+	Status       string                 `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// The W3C trace id.
+	TraceId   string                 `protobuf:"bytes,4,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Moves     []*TraceMove           `protobuf:"bytes,7,rep,name=moves,proto3" json:"moves,omitempty"`
+	Spans     []*TraceSpan           `protobuf:"bytes,8,rep,name=spans,proto3" json:"spans,omitempty"`
+	// The time in each place, over all steps.
+	Places []*TracePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
+	// Events beyond those that are shown.
+	LeftOut       int32 `protobuf:"varint,10,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorTraceResult) Reset() {
+	*x = ActorTraceResult{}
+	mi := &file_frames_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorTraceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorTraceResult) ProtoMessage() {}
+
+func (x *ActorTraceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorTraceResult.ProtoReflect.Descriptor instead.
+func (*ActorTraceResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ActorTraceResult) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ActorTraceResult) GetWorkflowName() string {
+	if x != nil {
+		return x.WorkflowName
+	}
+	return ""
+}
+
+func (x *ActorTraceResult) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ActorTraceResult) GetTraceId() string {
+	if x != nil {
+		return x.TraceId
+	}
+	return ""
+}
+
+func (x *ActorTraceResult) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *ActorTraceResult) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *ActorTraceResult) GetMoves() []*TraceMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ActorTraceResult) GetSpans() []*TraceSpan {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *ActorTraceResult) GetPlaces() []*TracePlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *ActorTraceResult) GetLeftOut() int32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+// TraceMove is one thing that went from one place to another.
+type TraceMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	SinceMs       float64                `protobuf:"fixed64,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Job           *string                `protobuf:"bytes,6,opt,name=job,proto3,oneof" json:"job,omitempty"`
+	Step          *string                `protobuf:"bytes,7,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	DispatchId    *string                `protobuf:"bytes,8,opt,name=dispatch_id,json=dispatchId,proto3,oneof" json:"dispatch_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceMove) Reset() {
+	*x = TraceMove{}
+	mi := &file_frames_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceMove) ProtoMessage() {}
+
+func (x *TraceMove) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceMove.ProtoReflect.Descriptor instead.
+func (*TraceMove) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *TraceMove) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *TraceMove) GetSinceMs() float64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *TraceMove) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *TraceMove) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TraceMove) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TraceMove) GetJob() string {
+	if x != nil && x.Job != nil {
+		return *x.Job
+	}
+	return ""
+}
+
+func (x *TraceMove) GetStep() string {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return ""
+}
+
+func (x *TraceMove) GetDispatchId() string {
+	if x != nil && x.DispatchId != nil {
+		return *x.DispatchId
+	}
+	return ""
+}
+
+// TraceSpan is a part of the run in one place. One without an end goes on.
+type TraceSpan struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	SpanId   string                 `protobuf:"bytes,1,opt,name=span_id,json=spanId,proto3" json:"span_id,omitempty"`
+	ParentId *string                `protobuf:"bytes,2,opt,name=parent_id,json=parentId,proto3,oneof" json:"parent_id,omitempty"`
+	// run, step, queue, handover, worker or settle.
+	Place         string                 `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	TookMs        float64                `protobuf:"fixed64,7,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"`
+	Job           *string                `protobuf:"bytes,8,opt,name=job,proto3,oneof" json:"job,omitempty"`
+	Step          *string                `protobuf:"bytes,9,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	Worker        *string                `protobuf:"bytes,10,opt,name=worker,proto3,oneof" json:"worker,omitempty"`
+	DispatchId    *string                `protobuf:"bytes,11,opt,name=dispatch_id,json=dispatchId,proto3,oneof" json:"dispatch_id,omitempty"`
+	Attempt       *int32                 `protobuf:"varint,12,opt,name=attempt,proto3,oneof" json:"attempt,omitempty"`
+	Status        *string                `protobuf:"bytes,13,opt,name=status,proto3,oneof" json:"status,omitempty"`
+	Error         *string                `protobuf:"bytes,14,opt,name=error,proto3,oneof" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceSpan) Reset() {
+	*x = TraceSpan{}
+	mi := &file_frames_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceSpan) ProtoMessage() {}
+
+func (x *TraceSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceSpan.ProtoReflect.Descriptor instead.
+func (*TraceSpan) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *TraceSpan) GetSpanId() string {
+	if x != nil {
+		return x.SpanId
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetParentId() string {
+	if x != nil && x.ParentId != nil {
+		return *x.ParentId
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *TraceSpan) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *TraceSpan) GetTookMs() float64 {
+	if x != nil {
+		return x.TookMs
+	}
+	return 0
+}
+
+func (x *TraceSpan) GetJob() string {
+	if x != nil && x.Job != nil {
+		return *x.Job
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetStep() string {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetWorker() string {
+	if x != nil && x.Worker != nil {
+		return *x.Worker
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetDispatchId() string {
+	if x != nil && x.DispatchId != nil {
+		return *x.DispatchId
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetAttempt() int32 {
+	if x != nil && x.Attempt != nil {
+		return *x.Attempt
+	}
+	return 0
+}
+
+func (x *TraceSpan) GetStatus() string {
+	if x != nil && x.Status != nil {
+		return *x.Status
+	}
+	return ""
+}
+
+func (x *TraceSpan) GetError() string {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return ""
+}
+
+type TracePlace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Place         string                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	TookMs        float64                `protobuf:"fixed64,2,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"`
+	Count         int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TracePlace) Reset() {
+	*x = TracePlace{}
+	mi := &file_frames_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TracePlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TracePlace) ProtoMessage() {}
+
+func (x *TracePlace) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TracePlace.ProtoReflect.Descriptor instead.
+func (*TracePlace) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *TracePlace) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *TracePlace) GetTookMs() float64 {
+	if x != nil {
+		return x.TookMs
+	}
+	return 0
+}
+
+func (x *TracePlace) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type WhyParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A run's id, RUN/STEP, RUN/JOB/STEP, or a worker's name.
+	Subject       string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyParams) Reset() {
+	*x = WhyParams{}
+	mi := &file_frames_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyParams) ProtoMessage() {}
+
+func (x *WhyParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyParams.ProtoReflect.Descriptor instead.
+func (*WhyParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *WhyParams) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+// WhyResult says in one paragraph why something does not run, who has it, or how it ended, and what the paragraph is made of.
+type WhyResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// run, step or worker.
+	Kind    string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	Status  string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Text    string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// Of a step: itself. Of a run: its steps that have not ended, those that run or wait first.
+	Steps []*WhyStep `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Steps beyond those.
+	LeftOut int32 `protobuf:"varint,6,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Of a worker: itself.
+	Worker        *WhyWorker `protobuf:"bytes,7,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResult) Reset() {
+	*x = WhyResult{}
+	mi := &file_frames_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResult) ProtoMessage() {}
+
+func (x *WhyResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResult.ProtoReflect.Descriptor instead.
+func (*WhyResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *WhyResult) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *WhyResult) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *WhyResult) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *WhyResult) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WhyResult) GetSteps() []*WhyStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *WhyResult) GetLeftOut() int32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *WhyResult) GetWorker() *WhyWorker {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+// WhyStep is why one step is where it is.
+type WhyStep struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	RunId  string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Job    string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Step   string                 `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
+	Status string                 `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	// needs, queue, worker, fenced, adoption, ended, cancel, or birth.
+	Where string `protobuf:"bytes,5,opt,name=where,proto3" json:"where,omitempty"`
+	Text  string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// In the queue: what it wants, since when, how long it may take, who is ahead of it, and who comes near.
+	Requirement *string                `protobuf:"bytes,7,opt,name=requirement,proto3,oneof" json:"requirement,omitempty"`
+	Why         *string                `protobuf:"bytes,8,opt,name=why,proto3,oneof" json:"why,omitempty"`
+	Since       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
+	Deadline    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Ahead       int32                  `protobuf:"varint,11,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Candidates  []*WhyCandidate        `protobuf:"bytes,12,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// What it would take.
+	Takes []string `protobuf:"bytes,13,rep,name=takes,proto3" json:"takes,omitempty"`
+	// Who has it.
+	Holder *WhyHolder `protobuf:"bytes,14,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What it needs that has not succeeded.
+	Needs         []*WhyNeed `protobuf:"bytes,15,rep,name=needs,proto3" json:"needs,omitempty"`
+	Error         *string    `protobuf:"bytes,16,opt,name=error,proto3,oneof" json:"error,omitempty"`
+	Code          *string    `protobuf:"bytes,17,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyStep) Reset() {
+	*x = WhyStep{}
+	mi := &file_frames_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyStep) ProtoMessage() {}
+
+func (x *WhyStep) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyStep.ProtoReflect.Descriptor instead.
+func (*WhyStep) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *WhyStep) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *WhyStep) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *WhyStep) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *WhyStep) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *WhyStep) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *WhyStep) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WhyStep) GetRequirement() string {
+	if x != nil && x.Requirement != nil {
+		return *x.Requirement
+	}
+	return ""
+}
+
+func (x *WhyStep) GetWhy() string {
+	if x != nil && x.Why != nil {
+		return *x.Why
+	}
+	return ""
+}
+
+func (x *WhyStep) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *WhyStep) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *WhyStep) GetAhead() int32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *WhyStep) GetCandidates() []*WhyCandidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *WhyStep) GetTakes() []string {
+	if x != nil {
+		return x.Takes
+	}
+	return nil
+}
+
+func (x *WhyStep) GetHolder() *WhyHolder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *WhyStep) GetNeeds() []*WhyNeed {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+func (x *WhyStep) GetError() string {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return ""
+}
+
+func (x *WhyStep) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+// WhyCandidate is the scheduler's verdict on one worker for one step.
+type WhyCandidate struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Worker   string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Status   string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Taken    int32                  `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`
+	Capacity int32                  `protobuf:"varint,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// What it lacks; empty: it matches.
+	Lacks []string `protobuf:"bytes,5,rep,name=lacks,proto3" json:"lacks,omitempty"`
+	// Why it gets nothing just now; null: it may be given work.
+	But           *string `protobuf:"bytes,6,opt,name=but,proto3,oneof" json:"but,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyCandidate) Reset() {
+	*x = WhyCandidate{}
+	mi := &file_frames_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyCandidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyCandidate) ProtoMessage() {}
+
+func (x *WhyCandidate) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyCandidate.ProtoReflect.Descriptor instead.
+func (*WhyCandidate) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *WhyCandidate) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *WhyCandidate) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *WhyCandidate) GetTaken() int32 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *WhyCandidate) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *WhyCandidate) GetLacks() []string {
+	if x != nil {
+		return x.Lacks
+	}
+	return nil
+}
+
+func (x *WhyCandidate) GetBut() string {
+	if x != nil && x.But != nil {
+		return *x.But
+	}
+	return ""
+}
+
+type WhyHolder struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Worker         string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	DispatchId     string                 `protobuf:"bytes,2,opt,name=dispatch_id,json=dispatchId,proto3" json:"dispatch_id,omitempty"`
+	Lease          string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	Since          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Connected      bool                   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
+	DisconnectedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=disconnected_at,json=disconnectedAt,proto3" json:"disconnected_at,omitempty"`
+	GraceLeftMs    *float64               `protobuf:"fixed64,7,opt,name=grace_left_ms,json=graceLeftMs,proto3,oneof" json:"grace_left_ms,omitempty"`
+	Accepted       bool                   `protobuf:"varint,8,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	RunId          *string                `protobuf:"bytes,9,opt,name=run_id,json=runId,proto3,oneof" json:"run_id,omitempty"`
+	Job            *string                `protobuf:"bytes,10,opt,name=job,proto3,oneof" json:"job,omitempty"`
+	Step           *string                `protobuf:"bytes,11,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WhyHolder) Reset() {
+	*x = WhyHolder{}
+	mi := &file_frames_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyHolder) ProtoMessage() {}
+
+func (x *WhyHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyHolder.ProtoReflect.Descriptor instead.
+func (*WhyHolder) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *WhyHolder) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *WhyHolder) GetDispatchId() string {
+	if x != nil {
+		return x.DispatchId
+	}
+	return ""
+}
+
+func (x *WhyHolder) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *WhyHolder) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *WhyHolder) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *WhyHolder) GetDisconnectedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DisconnectedAt
+	}
+	return nil
+}
+
+func (x *WhyHolder) GetGraceLeftMs() float64 {
+	if x != nil && x.GraceLeftMs != nil {
+		return *x.GraceLeftMs
+	}
+	return 0
+}
+
+func (x *WhyHolder) GetAccepted() bool {
+	if x != nil {
+		return x.Accepted
+	}
+	return false
+}
+
+func (x *WhyHolder) GetRunId() string {
+	if x != nil && x.RunId != nil {
+		return *x.RunId
+	}
+	return ""
+}
+
+func (x *WhyHolder) GetJob() string {
+	if x != nil && x.Job != nil {
+		return *x.Job
+	}
+	return ""
+}
+
+func (x *WhyHolder) GetStep() string {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return ""
+}
+
+type WhyNeed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A step, or where that is null the whole job.
+	Job           string  `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step          *string `protobuf:"bytes,2,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	Status        string  `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyNeed) Reset() {
+	*x = WhyNeed{}
+	mi := &file_frames_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyNeed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyNeed) ProtoMessage() {}
+
+func (x *WhyNeed) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyNeed.ProtoReflect.Descriptor instead.
+func (*WhyNeed) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *WhyNeed) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *WhyNeed) GetStep() string {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return ""
+}
+
+func (x *WhyNeed) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+type WhyWorker struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Status   string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Reason   *string                `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	Taken    int32                  `protobuf:"varint,4,opt,name=taken,proto3" json:"taken,omitempty"`
+	Capacity int32                  `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Since    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	Holds    []*WhyHolder           `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
+	// Why the scheduler gives it nothing just now; null: it may be given work.
+	But *string `protobuf:"bytes,8,opt,name=but,proto3,oneof" json:"but,omitempty"`
+	// Steps in line that it may serve, and kinds of them that it may not.
+	Fitting       int32       `protobuf:"varint,9,opt,name=fitting,proto3" json:"fitting,omitempty"`
+	Classes       []*WhyClass `protobuf:"bytes,10,rep,name=classes,proto3" json:"classes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyWorker) Reset() {
+	*x = WhyWorker{}
+	mi := &file_frames_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyWorker) ProtoMessage() {}
+
+func (x *WhyWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyWorker.ProtoReflect.Descriptor instead.
+func (*WhyWorker) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *WhyWorker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WhyWorker) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *WhyWorker) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *WhyWorker) GetTaken() int32 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *WhyWorker) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *WhyWorker) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *WhyWorker) GetHolds() []*WhyHolder {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *WhyWorker) GetBut() string {
+	if x != nil && x.But != nil {
+		return *x.But
+	}
+	return ""
+}
+
+func (x *WhyWorker) GetFitting() int32 {
+	if x != nil {
+		return x.Fitting
+	}
+	return 0
+}
+
+func (x *WhyWorker) GetClasses() []*WhyClass {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+// WhyClass are the steps in line with one requirement.
+type WhyClass struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Requirement string                 `protobuf:"bytes,1,opt,name=requirement,proto3" json:"requirement,omitempty"`
+	Waiting     int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// What the worker lacks for them; empty: it matches.
+	Lacks         []string `protobuf:"bytes,3,rep,name=lacks,proto3" json:"lacks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyClass) Reset() {
+	*x = WhyClass{}
+	mi := &file_frames_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyClass) ProtoMessage() {}
+
+func (x *WhyClass) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyClass.ProtoReflect.Descriptor instead.
+func (*WhyClass) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *WhyClass) GetRequirement() string {
+	if x != nil {
+		return x.Requirement
+	}
+	return ""
+}
+
+func (x *WhyClass) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *WhyClass) GetLacks() []string {
+	if x != nil {
+		return x.Lacks
+	}
+	return nil
+}
+
+type ActorTopParams struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many actors, workers and classes at most; 0 is 50.
+	Limit         int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorTopParams) Reset() {
+	*x = ActorTopParams{}
+	mi := &file_frames_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorTopParams) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorTopParams) ProtoMessage() {}
+
+func (x *ActorTopParams) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorTopParams.ProtoReflect.Descriptor instead.
+func (*ActorTopParams) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *ActorTopParams) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// ActorTopResult is everything at a glance. Counters are since the start.
+type ActorTopResult struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	At              *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	StartedAt       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	SlotsFree       int32                  `protobuf:"varint,4,opt,name=slots_free,json=slotsFree,proto3" json:"slots_free,omitempty"`
+	SlotsTotal      int32                  `protobuf:"varint,5,opt,name=slots_total,json=slotsTotal,proto3" json:"slots_total,omitempty"`
+	WorkersByStatus []*TopCount            `protobuf:"bytes,6,rep,name=workers_by_status,json=workersByStatus,proto3" json:"workers_by_status,omitempty"`
+	Workers         []*TopWorker           `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
+	Classes         []*TopClass            `protobuf:"bytes,8,rep,name=classes,proto3" json:"classes,omitempty"`
+	Actors          []*ActorItem           `protobuf:"bytes,9,rep,name=actors,proto3" json:"actors,omitempty"`
+	ActorsByKind    []*TopCount            `protobuf:"bytes,10,rep,name=actors_by_kind,json=actorsByKind,proto3" json:"actors_by_kind,omitempty"`
+	RunsLive        int32                  `protobuf:"varint,11,opt,name=runs_live,json=runsLive,proto3" json:"runs_live,omitempty"`
+	RunsEnded       []*TopCount            `protobuf:"bytes,12,rep,name=runs_ended,json=runsEnded,proto3" json:"runs_ended,omitempty"`
+	StepsEnded      []*TopCount            `protobuf:"bytes,13,rep,name=steps_ended,json=stepsEnded,proto3" json:"steps_ended,omitempty"`
+	Commits         float64                `protobuf:"fixed64,14,opt,name=commits,proto3" json:"commits,omitempty"`
+	Syncs           float64                `protobuf:"fixed64,15,opt,name=syncs,proto3" json:"syncs,omitempty"`
+	SyncMs          float64                `protobuf:"fixed64,16,opt,name=sync_ms,json=syncMs,proto3" json:"sync_ms,omitempty"`
+	Restarts        int32                  `protobuf:"varint,17,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Findings        int32                  `protobuf:"varint,18,opt,name=findings,proto3" json:"findings,omitempty"`
+	Waiting         int32                  `protobuf:"varint,19,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ActorTopResult) Reset() {
+	*x = ActorTopResult{}
+	mi := &file_frames_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorTopResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorTopResult) ProtoMessage() {}
+
+func (x *ActorTopResult) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorTopResult.ProtoReflect.Descriptor instead.
+func (*ActorTopResult) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *ActorTopResult) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ActorTopResult) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetSlotsFree() int32 {
+	if x != nil {
+		return x.SlotsFree
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetSlotsTotal() int32 {
+	if x != nil {
+		return x.SlotsTotal
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetWorkersByStatus() []*TopCount {
+	if x != nil {
+		return x.WorkersByStatus
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetWorkers() []*TopWorker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetClasses() []*TopClass {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetActors() []*ActorItem {
+	if x != nil {
+		return x.Actors
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetActorsByKind() []*TopCount {
+	if x != nil {
+		return x.ActorsByKind
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetRunsLive() int32 {
+	if x != nil {
+		return x.RunsLive
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetRunsEnded() []*TopCount {
+	if x != nil {
+		return x.RunsEnded
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetStepsEnded() []*TopCount {
+	if x != nil {
+		return x.StepsEnded
+	}
+	return nil
+}
+
+func (x *ActorTopResult) GetCommits() float64 {
+	if x != nil {
+		return x.Commits
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetSyncs() float64 {
+	if x != nil {
+		return x.Syncs
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetSyncMs() float64 {
+	if x != nil {
+		return x.SyncMs
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetRestarts() int32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetFindings() int32 {
+	if x != nil {
+		return x.Findings
+	}
+	return 0
+}
+
+func (x *ActorTopResult) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+type TopCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Count         float64                `protobuf:"fixed64,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopCount) Reset() {
+	*x = TopCount{}
+	mi := &file_frames_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopCount) ProtoMessage() {}
+
+func (x *TopCount) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopCount.ProtoReflect.Descriptor instead.
+func (*TopCount) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *TopCount) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopCount) GetCount() float64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type TopWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Status        string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Taken         int32                  `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`
+	Capacity      int32                  `protobuf:"varint,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopWorker) Reset() {
+	*x = TopWorker{}
+	mi := &file_frames_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopWorker) ProtoMessage() {}
+
+func (x *TopWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopWorker.ProtoReflect.Descriptor instead.
+func (*TopWorker) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *TopWorker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopWorker) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *TopWorker) GetTaken() int32 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *TopWorker) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *TopWorker) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+type TopClass struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requirement   string                 `protobuf:"bytes,1,opt,name=requirement,proto3" json:"requirement,omitempty"`
+	Waiting       int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	OldestMs      float64                `protobuf:"fixed64,3,opt,name=oldest_ms,json=oldestMs,proto3" json:"oldest_ms,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopClass) Reset() {
+	*x = TopClass{}
+	mi := &file_frames_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopClass) ProtoMessage() {}
+
+func (x *TopClass) ProtoReflect() protoreflect.Message {
+	mi := &file_frames_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopClass.ProtoReflect.Descriptor instead.
+func (*TopClass) Descriptor() ([]byte, []int) {
+	return file_frames_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *TopClass) GetRequirement() string {
+	if x != nil {
+		return x.Requirement
+	}
+	return ""
+}
+
+func (x *TopClass) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *TopClass) GetOldestMs() float64 {
+	if x != nil {
+		return x.OldestMs
+	}
+	return 0
+}
+
+func (x *TopClass) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type VersionParams struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6391,7 +9186,7 @@ type VersionParams struct {
 
 func (x *VersionParams) Reset() {
 	*x = VersionParams{}
-	mi := &file_frames_proto_msgTypes[76]
+	mi := &file_frames_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6403,7 +9198,7 @@ func (x *VersionParams) String() string {
 func (*VersionParams) ProtoMessage() {}
 
 func (x *VersionParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[76]
+	mi := &file_frames_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6416,7 +9211,7 @@ func (x *VersionParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionParams.ProtoReflect.Descriptor instead.
 func (*VersionParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{76}
+	return file_frames_proto_rawDescGZIP(), []int{105}
 }
 
 type VersionResult struct {
@@ -6431,7 +9226,7 @@ type VersionResult struct {
 
 func (x *VersionResult) Reset() {
 	*x = VersionResult{}
-	mi := &file_frames_proto_msgTypes[77]
+	mi := &file_frames_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6443,7 +9238,7 @@ func (x *VersionResult) String() string {
 func (*VersionResult) ProtoMessage() {}
 
 func (x *VersionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[77]
+	mi := &file_frames_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6456,7 +9251,7 @@ func (x *VersionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResult.ProtoReflect.Descriptor instead.
 func (*VersionResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{77}
+	return file_frames_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *VersionResult) GetVersion() string {
@@ -6501,7 +9296,7 @@ type DataListParams struct {
 
 func (x *DataListParams) Reset() {
 	*x = DataListParams{}
-	mi := &file_frames_proto_msgTypes[78]
+	mi := &file_frames_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +9308,7 @@ func (x *DataListParams) String() string {
 func (*DataListParams) ProtoMessage() {}
 
 func (x *DataListParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[78]
+	mi := &file_frames_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +9321,7 @@ func (x *DataListParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataListParams.ProtoReflect.Descriptor instead.
 func (*DataListParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{78}
+	return file_frames_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DataListParams) GetPrefix() string {
@@ -6562,7 +9357,7 @@ type DataListResult struct {
 
 func (x *DataListResult) Reset() {
 	*x = DataListResult{}
-	mi := &file_frames_proto_msgTypes[79]
+	mi := &file_frames_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6574,7 +9369,7 @@ func (x *DataListResult) String() string {
 func (*DataListResult) ProtoMessage() {}
 
 func (x *DataListResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[79]
+	mi := &file_frames_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6587,7 +9382,7 @@ func (x *DataListResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataListResult.ProtoReflect.Descriptor instead.
 func (*DataListResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{79}
+	return file_frames_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DataListResult) GetItems() []*ArtifactItem {
@@ -6622,7 +9417,7 @@ type DataVersionsParams struct {
 
 func (x *DataVersionsParams) Reset() {
 	*x = DataVersionsParams{}
-	mi := &file_frames_proto_msgTypes[80]
+	mi := &file_frames_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6634,7 +9429,7 @@ func (x *DataVersionsParams) String() string {
 func (*DataVersionsParams) ProtoMessage() {}
 
 func (x *DataVersionsParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[80]
+	mi := &file_frames_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6647,7 +9442,7 @@ func (x *DataVersionsParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataVersionsParams.ProtoReflect.Descriptor instead.
 func (*DataVersionsParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{80}
+	return file_frames_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DataVersionsParams) GetName() string {
@@ -6683,7 +9478,7 @@ type DataVersionsResult struct {
 
 func (x *DataVersionsResult) Reset() {
 	*x = DataVersionsResult{}
-	mi := &file_frames_proto_msgTypes[81]
+	mi := &file_frames_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6695,7 +9490,7 @@ func (x *DataVersionsResult) String() string {
 func (*DataVersionsResult) ProtoMessage() {}
 
 func (x *DataVersionsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[81]
+	mi := &file_frames_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6708,7 +9503,7 @@ func (x *DataVersionsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataVersionsResult.ProtoReflect.Descriptor instead.
 func (*DataVersionsResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{81}
+	return file_frames_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DataVersionsResult) GetItems() []*ArtifactItem {
@@ -6759,7 +9554,7 @@ type ArtifactItem struct {
 
 func (x *ArtifactItem) Reset() {
 	*x = ArtifactItem{}
-	mi := &file_frames_proto_msgTypes[82]
+	mi := &file_frames_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +9566,7 @@ func (x *ArtifactItem) String() string {
 func (*ArtifactItem) ProtoMessage() {}
 
 func (x *ArtifactItem) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[82]
+	mi := &file_frames_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +9579,7 @@ func (x *ArtifactItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactItem.ProtoReflect.Descriptor instead.
 func (*ArtifactItem) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{82}
+	return file_frames_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ArtifactItem) GetName() string {
@@ -6890,7 +9685,7 @@ type DataQueryParams struct {
 
 func (x *DataQueryParams) Reset() {
 	*x = DataQueryParams{}
-	mi := &file_frames_proto_msgTypes[83]
+	mi := &file_frames_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6902,7 +9697,7 @@ func (x *DataQueryParams) String() string {
 func (*DataQueryParams) ProtoMessage() {}
 
 func (x *DataQueryParams) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[83]
+	mi := &file_frames_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6915,7 +9710,7 @@ func (x *DataQueryParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataQueryParams.ProtoReflect.Descriptor instead.
 func (*DataQueryParams) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{83}
+	return file_frames_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DataQueryParams) GetQuery() string {
@@ -6951,7 +9746,7 @@ type DataQueryResult struct {
 
 func (x *DataQueryResult) Reset() {
 	*x = DataQueryResult{}
-	mi := &file_frames_proto_msgTypes[84]
+	mi := &file_frames_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6963,7 +9758,7 @@ func (x *DataQueryResult) String() string {
 func (*DataQueryResult) ProtoMessage() {}
 
 func (x *DataQueryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_frames_proto_msgTypes[84]
+	mi := &file_frames_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6976,7 +9771,7 @@ func (x *DataQueryResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataQueryResult.ProtoReflect.Descriptor instead.
 func (*DataQueryResult) Descriptor() ([]byte, []int) {
-	return file_frames_proto_rawDescGZIP(), []int{84}
+	return file_frames_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DataQueryResult) GetItems() []*structpb.Struct {
@@ -7015,7 +9810,7 @@ const file_frames_proto_rawDesc = "" +
 	"\x05event\x18\r \x01(\v2\x0f.swamp.v1.EventH\x00R\x05event\x12*\n" +
 	"\x06cancel\x18\x0e \x01(\v2\x10.swamp.v1.CancelH\x00R\x06cancel\x12!\n" +
 	"\x03ack\x18\x0f \x01(\v2\r.swamp.v1.AckH\x00R\x03ackB\x06\n" +
-	"\x04body\"\xb5\x0f\n" +
+	"\x04body\"\xda\x11\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12=\n" +
 	"\rworker_enroll\x18\n" +
@@ -7054,8 +9849,15 @@ const file_frames_proto_rawDesc = "" +
 	"\tdata_list\x18< \x01(\v2\x18.swamp.v1.DataListParamsH\x00R\bdataList\x12C\n" +
 	"\rdata_versions\x18= \x01(\v2\x1c.swamp.v1.DataVersionsParamsH\x00R\fdataVersions\x12:\n" +
 	"\n" +
-	"data_query\x18> \x01(\v2\x19.swamp.v1.DataQueryParamsH\x00R\tdataQueryB\b\n" +
-	"\x06params\"\x82\x0f\n" +
+	"data_query\x18> \x01(\v2\x19.swamp.v1.DataQueryParamsH\x00R\tdataQuery\x12C\n" +
+	"\ractor_inspect\x18F \x01(\v2\x1c.swamp.v1.ActorInspectParamsH\x00R\factorInspect\x12=\n" +
+	"\vactor_watch\x18G \x01(\v2\x1a.swamp.v1.ActorWatchParamsH\x00R\n" +
+	"actorWatch\x12=\n" +
+	"\vactor_trace\x18H \x01(\v2\x1a.swamp.v1.ActorTraceParamsH\x00R\n" +
+	"actorTrace\x12'\n" +
+	"\x03why\x18I \x01(\v2\x13.swamp.v1.WhyParamsH\x00R\x03why\x127\n" +
+	"\tactor_top\x18J \x01(\v2\x18.swamp.v1.ActorTopParamsH\x00R\bactorTopB\b\n" +
+	"\x06params\"\xa7\x11\n" +
 	"\bResponse\x12=\n" +
 	"\rworker_enroll\x18\n" +
 	" \x01(\v2\x16.swamp.v1.EnrollResultH\x00R\fworkerEnroll\x127\n" +
@@ -7093,19 +9895,27 @@ const file_frames_proto_rawDesc = "" +
 	"\tdata_list\x18< \x01(\v2\x18.swamp.v1.DataListResultH\x00R\bdataList\x12C\n" +
 	"\rdata_versions\x18= \x01(\v2\x1c.swamp.v1.DataVersionsResultH\x00R\fdataVersions\x12:\n" +
 	"\n" +
-	"data_query\x18> \x01(\v2\x19.swamp.v1.DataQueryResultH\x00R\tdataQueryB\b\n" +
+	"data_query\x18> \x01(\v2\x19.swamp.v1.DataQueryResultH\x00R\tdataQuery\x12C\n" +
+	"\ractor_inspect\x18F \x01(\v2\x1c.swamp.v1.ActorInspectResultH\x00R\factorInspect\x12=\n" +
+	"\vactor_watch\x18G \x01(\v2\x1a.swamp.v1.ActorWatchResultH\x00R\n" +
+	"actorWatch\x12=\n" +
+	"\vactor_trace\x18H \x01(\v2\x1a.swamp.v1.ActorTraceResultH\x00R\n" +
+	"actorTrace\x12'\n" +
+	"\x03why\x18I \x01(\v2\x13.swamp.v1.WhyResultH\x00R\x03why\x127\n" +
+	"\tactor_top\x18J \x01(\v2\x18.swamp.v1.ActorTopResultH\x00R\bactorTopB\b\n" +
 	"\x06result\"I\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
-	"\adetails\x18\x03 \x03(\tR\adetails\"\x8b\x02\n" +
+	"\adetails\x18\x03 \x03(\tR\adetails\"\xb9\x02\n" +
 	"\x05Event\x128\n" +
 	"\baccepted\x18\n" +
 	" \x01(\v2\x1a.swamp.v1.DispatchAcceptedH\x00R\baccepted\x125\n" +
 	"\astarted\x18\v \x01(\v2\x19.swamp.v1.DispatchStartedH\x00R\astarted\x12/\n" +
 	"\x06output\x18\f \x01(\v2\x15.swamp.v1.OutputChunkH\x00R\x06output\x12&\n" +
 	"\x03run\x18\r \x01(\v2\x12.swamp.v1.RunEventH\x00R\x03run\x12/\n" +
-	"\x06backup\x18\x0e \x01(\v2\x15.swamp.v1.BackupChunkH\x00R\x06backupB\a\n" +
+	"\x06backup\x18\x0e \x01(\v2\x15.swamp.v1.BackupChunkH\x00R\x06backup\x12,\n" +
+	"\x05actor\x18F \x01(\v2\x14.swamp.v1.ActorEventH\x00R\x05actorB\a\n" +
 	"\x05event\"6\n" +
 	"\x06Cancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
@@ -7569,12 +10379,16 @@ const file_frames_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"<\n" +
 	"\fBackupResult\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x01R\x05bytes\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\tR\x06digest\"'\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\"r\n" +
 	"\x0fActorTreeParams\x12\x14\n" +
-	"\x05below\x18\x01 \x01(\tR\x05below\"R\n" +
+	"\x05below\x18\x01 \x01(\tR\x05below\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1f\n" +
+	"\vmin_mailbox\x18\x04 \x01(\x05R\n" +
+	"minMailbox\"R\n" +
 	"\x0fActorTreeResult\x12)\n" +
 	"\x05items\x18\x01 \x03(\v2\x13.swamp.v1.ActorItemR\x05items\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x05R\x05count\"\x8f\x02\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\xd3\x02\n" +
 	"\tActorItem\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\tR\x03pid\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -7584,8 +10398,294 @@ const file_frames_proto_rawDesc = "" +
 	"\brestarts\x18\x06 \x01(\x05R\brestarts\x12&\n" +
 	"\flast_message\x18\a \x01(\tH\x00R\vlastMessage\x88\x01\x01\x129\n" +
 	"\n" +
-	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAtB\x0f\n" +
-	"\r_last_message\"\x0f\n" +
+	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12B\n" +
+	"\x0flast_message_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\rlastMessageAtB\x0f\n" +
+	"\r_last_message\"&\n" +
+	"\x12ActorInspectParams\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\tR\x03pid\"\x97\a\n" +
+	"\x12ActorInspectResult\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\tR\x03pid\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04life\x18\x03 \x01(\tR\x04life\x12\x19\n" +
+	"\x05state\x18\x04 \x01(\tH\x00R\x05state\x88\x01\x01\x12\x18\n" +
+	"\amailbox\x18\x05 \x01(\x05R\amailbox\x12\x1c\n" +
+	"\tprocessed\x18\x06 \x01(\x01R\tprocessed\x12\x1a\n" +
+	"\brestarts\x18\a \x01(\x05R\brestarts\x129\n" +
+	"\n" +
+	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
+	"\x06parent\x18\t \x01(\tH\x01R\x06parent\x88\x01\x01\x12\x1d\n" +
+	"\acurrent\x18\n" +
+	" \x01(\tH\x02R\acurrent\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"current_ms\x18\v \x01(\x01H\x03R\tcurrentMs\x88\x01\x01\x12/\n" +
+	"\x06record\x18\f \x01(\v2\x17.swamp.v1.JournalRecordR\x06record\x121\n" +
+	"\ahistory\x18\r \x03(\v2\x17.swamp.v1.JournalRecordR\ahistory\x12*\n" +
+	"\x06events\x18\x0e \x03(\v2\x12.swamp.v1.RunEventR\x06events\x123\n" +
+	"\bbelieves\x18\x0f \x01(\v2\x17.google.protobuf.StructR\bbelieves\x12;\n" +
+	"\vdifferences\x18\x10 \x03(\v2\x19.swamp.v1.ActorDifferenceR\vdifferences\x12,\n" +
+	"\x06timers\x18\x11 \x03(\v2\x14.swamp.v1.ActorTimerR\x06timers\x12'\n" +
+	"\x04owes\x18\x12 \x03(\v2\x13.swamp.v1.ActorDebtR\x04owes\x12/\n" +
+	"\bchildren\x18\x13 \x03(\v2\x13.swamp.v1.ActorItemR\bchildren\x12\x1a\n" +
+	"\bwatchers\x18\x14 \x01(\x05R\bwatchers\x122\n" +
+	"\bmessages\x18\x15 \x03(\v2\x16.swamp.v1.ActorMessageR\bmessages\x123\n" +
+	"\n" +
+	"last_error\x18\x16 \x01(\v2\x14.swamp.v1.ActorFaultR\tlastErrorB\b\n" +
+	"\x06_stateB\t\n" +
+	"\a_parentB\n" +
+	"\n" +
+	"\b_currentB\r\n" +
+	"\v_current_ms\"\xd2\x01\n" +
+	"\rJournalRecord\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x01R\aversion\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\x12*\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12+\n" +
+	"\x04body\x18\a \x01(\v2\x17.google.protobuf.StructR\x04body\"\x89\x01\n" +
+	"\x0fActorDifference\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12.\n" +
+	"\x06memory\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x06memory\x120\n" +
+	"\ajournal\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\ajournal\"\x89\x01\n" +
+	"\n" +
+	"ActorTimer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\twaits_for\x18\x02 \x01(\tR\bwaitsFor\x121\n" +
+	"\x06due_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12\x17\n" +
+	"\aleft_ms\x18\x04 \x01(\x01R\x06leftMs\"P\n" +
+	"\tActorDebt\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x19\n" +
+	"\bagain_ms\x18\x03 \x01(\x01R\aagainMs\"N\n" +
+	"\fActorMessage\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x8b\x01\n" +
+	"\n" +
+	"ActorFault\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x19\n" +
+	"\x05stack\x18\x04 \x01(\tH\x00R\x05stack\x88\x01\x01B\b\n" +
+	"\x06_stack\",\n" +
+	"\x10ActorWatchParams\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\"^\n" +
+	"\x10ActorWatchResult\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\x12\x16\n" +
+	"\x06events\x18\x02 \x01(\x01R\x06events\x12\x18\n" +
+	"\adropped\x18\x03 \x01(\x01R\adropped\"\xd0\x02\n" +
+	"\n" +
+	"ActorEvent\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x01R\x03seq\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
+	"\x03pid\x18\x04 \x01(\tR\x03pid\x12\x1d\n" +
+	"\acommand\x18\x05 \x01(\tH\x00R\acommand\x88\x01\x01\x12\x17\n" +
+	"\x04from\x18\x06 \x01(\tH\x01R\x04from\x88\x01\x01\x12\x13\n" +
+	"\x02to\x18\a \x01(\tH\x02R\x02to\x88\x01\x01\x12\x17\n" +
+	"\x04text\x18\b \x01(\tH\x03R\x04text\x88\x01\x01\x12\x1c\n" +
+	"\atook_ms\x18\t \x01(\x01H\x04R\x06tookMs\x88\x01\x01\x12\x1d\n" +
+	"\adropped\x18\n" +
+	" \x01(\x01H\x05R\adropped\x88\x01\x01B\n" +
+	"\n" +
+	"\b_commandB\a\n" +
+	"\x05_fromB\x05\n" +
+	"\x03_toB\a\n" +
+	"\x05_textB\n" +
+	"\n" +
+	"\b_took_msB\n" +
+	"\n" +
+	"\b_dropped\"=\n" +
+	"\x10ActorTraceParams\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\tR\x04step\"\x92\x03\n" +
+	"\x10ActorTraceResult\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12#\n" +
+	"\rworkflow_name\x18\x02 \x01(\tR\fworkflowName\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x19\n" +
+	"\btrace_id\x18\x04 \x01(\tR\atraceId\x129\n" +
+	"\n" +
+	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12)\n" +
+	"\x05moves\x18\a \x03(\v2\x13.swamp.v1.TraceMoveR\x05moves\x12)\n" +
+	"\x05spans\x18\b \x03(\v2\x13.swamp.v1.TraceSpanR\x05spans\x12,\n" +
+	"\x06places\x18\t \x03(\v2\x14.swamp.v1.TracePlaceR\x06places\x12\x19\n" +
+	"\bleft_out\x18\n" +
+	" \x01(\x05R\aleftOut\"\x81\x02\n" +
+	"\tTraceMove\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x01R\asinceMs\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x15\n" +
+	"\x03job\x18\x06 \x01(\tH\x00R\x03job\x88\x01\x01\x12\x17\n" +
+	"\x04step\x18\a \x01(\tH\x01R\x04step\x88\x01\x01\x12$\n" +
+	"\vdispatch_id\x18\b \x01(\tH\x02R\n" +
+	"dispatchId\x88\x01\x01B\x06\n" +
+	"\x04_jobB\a\n" +
+	"\x05_stepB\x0e\n" +
+	"\f_dispatch_id\"\xa0\x04\n" +
+	"\tTraceSpan\x12\x17\n" +
+	"\aspan_id\x18\x01 \x01(\tR\x06spanId\x12 \n" +
+	"\tparent_id\x18\x02 \x01(\tH\x00R\bparentId\x88\x01\x01\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x129\n" +
+	"\n" +
+	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x17\n" +
+	"\atook_ms\x18\a \x01(\x01R\x06tookMs\x12\x15\n" +
+	"\x03job\x18\b \x01(\tH\x01R\x03job\x88\x01\x01\x12\x17\n" +
+	"\x04step\x18\t \x01(\tH\x02R\x04step\x88\x01\x01\x12\x1b\n" +
+	"\x06worker\x18\n" +
+	" \x01(\tH\x03R\x06worker\x88\x01\x01\x12$\n" +
+	"\vdispatch_id\x18\v \x01(\tH\x04R\n" +
+	"dispatchId\x88\x01\x01\x12\x1d\n" +
+	"\aattempt\x18\f \x01(\x05H\x05R\aattempt\x88\x01\x01\x12\x1b\n" +
+	"\x06status\x18\r \x01(\tH\x06R\x06status\x88\x01\x01\x12\x19\n" +
+	"\x05error\x18\x0e \x01(\tH\aR\x05error\x88\x01\x01B\f\n" +
+	"\n" +
+	"_parent_idB\x06\n" +
+	"\x04_jobB\a\n" +
+	"\x05_stepB\t\n" +
+	"\a_workerB\x0e\n" +
+	"\f_dispatch_idB\n" +
+	"\n" +
+	"\b_attemptB\t\n" +
+	"\a_statusB\b\n" +
+	"\x06_error\"Q\n" +
+	"\n" +
+	"TracePlace\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\tR\x05place\x12\x17\n" +
+	"\atook_ms\x18\x02 \x01(\x01R\x06tookMs\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"%\n" +
+	"\tWhyParams\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\"\xd6\x01\n" +
+	"\tWhyResult\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12'\n" +
+	"\x05steps\x18\x05 \x03(\v2\x11.swamp.v1.WhyStepR\x05steps\x12\x19\n" +
+	"\bleft_out\x18\x06 \x01(\x05R\aleftOut\x12+\n" +
+	"\x06worker\x18\a \x01(\v2\x13.swamp.v1.WhyWorkerR\x06worker\"\xc9\x04\n" +
+	"\aWhyStep\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\tR\x04step\x12\x16\n" +
+	"\x06status\x18\x04 \x01(\tR\x06status\x12\x14\n" +
+	"\x05where\x18\x05 \x01(\tR\x05where\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12%\n" +
+	"\vrequirement\x18\a \x01(\tH\x00R\vrequirement\x88\x01\x01\x12\x15\n" +
+	"\x03why\x18\b \x01(\tH\x01R\x03why\x88\x01\x01\x120\n" +
+	"\x05since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x126\n" +
+	"\bdeadline\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x14\n" +
+	"\x05ahead\x18\v \x01(\x05R\x05ahead\x126\n" +
+	"\n" +
+	"candidates\x18\f \x03(\v2\x16.swamp.v1.WhyCandidateR\n" +
+	"candidates\x12\x14\n" +
+	"\x05takes\x18\r \x03(\tR\x05takes\x12+\n" +
+	"\x06holder\x18\x0e \x01(\v2\x13.swamp.v1.WhyHolderR\x06holder\x12'\n" +
+	"\x05needs\x18\x0f \x03(\v2\x11.swamp.v1.WhyNeedR\x05needs\x12\x19\n" +
+	"\x05error\x18\x10 \x01(\tH\x02R\x05error\x88\x01\x01\x12\x17\n" +
+	"\x04code\x18\x11 \x01(\tH\x03R\x04code\x88\x01\x01B\x0e\n" +
+	"\f_requirementB\x06\n" +
+	"\x04_whyB\b\n" +
+	"\x06_errorB\a\n" +
+	"\x05_code\"\xa5\x01\n" +
+	"\fWhyCandidate\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\x05R\x05taken\x12\x1a\n" +
+	"\bcapacity\x18\x04 \x01(\x05R\bcapacity\x12\x14\n" +
+	"\x05lacks\x18\x05 \x03(\tR\x05lacks\x12\x15\n" +
+	"\x03but\x18\x06 \x01(\tH\x00R\x03but\x88\x01\x01B\x06\n" +
+	"\x04_but\"\xae\x03\n" +
+	"\tWhyHolder\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1f\n" +
+	"\vdispatch_id\x18\x02 \x01(\tR\n" +
+	"dispatchId\x12\x14\n" +
+	"\x05lease\x18\x03 \x01(\tR\x05lease\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1c\n" +
+	"\tconnected\x18\x05 \x01(\bR\tconnected\x12C\n" +
+	"\x0fdisconnected_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0edisconnectedAt\x12'\n" +
+	"\rgrace_left_ms\x18\a \x01(\x01H\x00R\vgraceLeftMs\x88\x01\x01\x12\x1a\n" +
+	"\baccepted\x18\b \x01(\bR\baccepted\x12\x1a\n" +
+	"\x06run_id\x18\t \x01(\tH\x01R\x05runId\x88\x01\x01\x12\x15\n" +
+	"\x03job\x18\n" +
+	" \x01(\tH\x02R\x03job\x88\x01\x01\x12\x17\n" +
+	"\x04step\x18\v \x01(\tH\x03R\x04step\x88\x01\x01B\x10\n" +
+	"\x0e_grace_left_msB\t\n" +
+	"\a_run_idB\x06\n" +
+	"\x04_jobB\a\n" +
+	"\x05_step\"U\n" +
+	"\aWhyNeed\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
+	"\x04step\x18\x02 \x01(\tH\x00R\x04step\x88\x01\x01\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06statusB\a\n" +
+	"\x05_step\"\xd5\x02\n" +
+	"\tWhyWorker\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x1b\n" +
+	"\x06reason\x18\x03 \x01(\tH\x00R\x06reason\x88\x01\x01\x12\x14\n" +
+	"\x05taken\x18\x04 \x01(\x05R\x05taken\x12\x1a\n" +
+	"\bcapacity\x18\x05 \x01(\x05R\bcapacity\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12)\n" +
+	"\x05holds\x18\a \x03(\v2\x13.swamp.v1.WhyHolderR\x05holds\x12\x15\n" +
+	"\x03but\x18\b \x01(\tH\x01R\x03but\x88\x01\x01\x12\x18\n" +
+	"\afitting\x18\t \x01(\x05R\afitting\x12,\n" +
+	"\aclasses\x18\n" +
+	" \x03(\v2\x12.swamp.v1.WhyClassR\aclassesB\t\n" +
+	"\a_reasonB\x06\n" +
+	"\x04_but\"\\\n" +
+	"\bWhyClass\x12 \n" +
+	"\vrequirement\x18\x01 \x01(\tR\vrequirement\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x14\n" +
+	"\x05lacks\x18\x03 \x03(\tR\x05lacks\"&\n" +
+	"\x0eActorTopParams\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\"\xf5\x05\n" +
+	"\x0eActorTopResult\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1d\n" +
+	"\n" +
+	"slots_free\x18\x04 \x01(\x05R\tslotsFree\x12\x1f\n" +
+	"\vslots_total\x18\x05 \x01(\x05R\n" +
+	"slotsTotal\x12>\n" +
+	"\x11workers_by_status\x18\x06 \x03(\v2\x12.swamp.v1.TopCountR\x0fworkersByStatus\x12-\n" +
+	"\aworkers\x18\a \x03(\v2\x13.swamp.v1.TopWorkerR\aworkers\x12,\n" +
+	"\aclasses\x18\b \x03(\v2\x12.swamp.v1.TopClassR\aclasses\x12+\n" +
+	"\x06actors\x18\t \x03(\v2\x13.swamp.v1.ActorItemR\x06actors\x128\n" +
+	"\x0eactors_by_kind\x18\n" +
+	" \x03(\v2\x12.swamp.v1.TopCountR\factorsByKind\x12\x1b\n" +
+	"\truns_live\x18\v \x01(\x05R\brunsLive\x121\n" +
+	"\n" +
+	"runs_ended\x18\f \x03(\v2\x12.swamp.v1.TopCountR\trunsEnded\x123\n" +
+	"\vsteps_ended\x18\r \x03(\v2\x12.swamp.v1.TopCountR\n" +
+	"stepsEnded\x12\x18\n" +
+	"\acommits\x18\x0e \x01(\x01R\acommits\x12\x14\n" +
+	"\x05syncs\x18\x0f \x01(\x01R\x05syncs\x12\x17\n" +
+	"\async_ms\x18\x10 \x01(\x01R\x06syncMs\x12\x1a\n" +
+	"\brestarts\x18\x11 \x01(\x05R\brestarts\x12\x1a\n" +
+	"\bfindings\x18\x12 \x01(\x05R\bfindings\x12\x18\n" +
+	"\awaiting\x18\x13 \x01(\x05R\awaiting\"4\n" +
+	"\bTopCount\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x01R\x05count\"\xdd\x01\n" +
+	"\tTopWorker\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\x05R\x05taken\x12\x1a\n" +
+	"\bcapacity\x18\x04 \x01(\x05R\bcapacity\x127\n" +
+	"\x06labels\x18\x05 \x03(\v2\x1f.swamp.v1.TopWorker.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
+	"\bTopClass\x12 \n" +
+	"\vrequirement\x18\x01 \x01(\tR\vrequirement\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x1b\n" +
+	"\toldest_ms\x18\x03 \x01(\x01R\boldestMs\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x0f\n" +
 	"\rVersionParams\"v\n" +
 	"\rVersionResult\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
@@ -7654,7 +10754,7 @@ func file_frames_proto_rawDescGZIP() []byte {
 	return file_frames_proto_rawDescData
 }
 
-var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_frames_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_frames_proto_goTypes = []any{
 	(*Frame)(nil),                   // 0: swamp.v1.Frame
 	(*Request)(nil),                 // 1: swamp.v1.Request
@@ -7732,23 +10832,53 @@ var file_frames_proto_goTypes = []any{
 	(*ActorTreeParams)(nil),         // 73: swamp.v1.ActorTreeParams
 	(*ActorTreeResult)(nil),         // 74: swamp.v1.ActorTreeResult
 	(*ActorItem)(nil),               // 75: swamp.v1.ActorItem
-	(*VersionParams)(nil),           // 76: swamp.v1.VersionParams
-	(*VersionResult)(nil),           // 77: swamp.v1.VersionResult
-	(*DataListParams)(nil),          // 78: swamp.v1.DataListParams
-	(*DataListResult)(nil),          // 79: swamp.v1.DataListResult
-	(*DataVersionsParams)(nil),      // 80: swamp.v1.DataVersionsParams
-	(*DataVersionsResult)(nil),      // 81: swamp.v1.DataVersionsResult
-	(*ArtifactItem)(nil),            // 82: swamp.v1.ArtifactItem
-	(*DataQueryParams)(nil),         // 83: swamp.v1.DataQueryParams
-	(*DataQueryResult)(nil),         // 84: swamp.v1.DataQueryResult
-	nil,                             // 85: swamp.v1.StepItem.OutputsEntry
-	nil,                             // 86: swamp.v1.RunEvent.OutputsEntry
-	nil,                             // 87: swamp.v1.WorkerItem.LabelsEntry
-	nil,                             // 88: swamp.v1.WorkerDetail.LabelsEntry
-	nil,                             // 89: swamp.v1.QueueItem.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 90: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 91: google.protobuf.Struct
-	(*structpb.Value)(nil),          // 92: google.protobuf.Value
+	(*ActorInspectParams)(nil),      // 76: swamp.v1.ActorInspectParams
+	(*ActorInspectResult)(nil),      // 77: swamp.v1.ActorInspectResult
+	(*JournalRecord)(nil),           // 78: swamp.v1.JournalRecord
+	(*ActorDifference)(nil),         // 79: swamp.v1.ActorDifference
+	(*ActorTimer)(nil),              // 80: swamp.v1.ActorTimer
+	(*ActorDebt)(nil),               // 81: swamp.v1.ActorDebt
+	(*ActorMessage)(nil),            // 82: swamp.v1.ActorMessage
+	(*ActorFault)(nil),              // 83: swamp.v1.ActorFault
+	(*ActorWatchParams)(nil),        // 84: swamp.v1.ActorWatchParams
+	(*ActorWatchResult)(nil),        // 85: swamp.v1.ActorWatchResult
+	(*ActorEvent)(nil),              // 86: swamp.v1.ActorEvent
+	(*ActorTraceParams)(nil),        // 87: swamp.v1.ActorTraceParams
+	(*ActorTraceResult)(nil),        // 88: swamp.v1.ActorTraceResult
+	(*TraceMove)(nil),               // 89: swamp.v1.TraceMove
+	(*TraceSpan)(nil),               // 90: swamp.v1.TraceSpan
+	(*TracePlace)(nil),              // 91: swamp.v1.TracePlace
+	(*WhyParams)(nil),               // 92: swamp.v1.WhyParams
+	(*WhyResult)(nil),               // 93: swamp.v1.WhyResult
+	(*WhyStep)(nil),                 // 94: swamp.v1.WhyStep
+	(*WhyCandidate)(nil),            // 95: swamp.v1.WhyCandidate
+	(*WhyHolder)(nil),               // 96: swamp.v1.WhyHolder
+	(*WhyNeed)(nil),                 // 97: swamp.v1.WhyNeed
+	(*WhyWorker)(nil),               // 98: swamp.v1.WhyWorker
+	(*WhyClass)(nil),                // 99: swamp.v1.WhyClass
+	(*ActorTopParams)(nil),          // 100: swamp.v1.ActorTopParams
+	(*ActorTopResult)(nil),          // 101: swamp.v1.ActorTopResult
+	(*TopCount)(nil),                // 102: swamp.v1.TopCount
+	(*TopWorker)(nil),               // 103: swamp.v1.TopWorker
+	(*TopClass)(nil),                // 104: swamp.v1.TopClass
+	(*VersionParams)(nil),           // 105: swamp.v1.VersionParams
+	(*VersionResult)(nil),           // 106: swamp.v1.VersionResult
+	(*DataListParams)(nil),          // 107: swamp.v1.DataListParams
+	(*DataListResult)(nil),          // 108: swamp.v1.DataListResult
+	(*DataVersionsParams)(nil),      // 109: swamp.v1.DataVersionsParams
+	(*DataVersionsResult)(nil),      // 110: swamp.v1.DataVersionsResult
+	(*ArtifactItem)(nil),            // 111: swamp.v1.ArtifactItem
+	(*DataQueryParams)(nil),         // 112: swamp.v1.DataQueryParams
+	(*DataQueryResult)(nil),         // 113: swamp.v1.DataQueryResult
+	nil,                             // 114: swamp.v1.StepItem.OutputsEntry
+	nil,                             // 115: swamp.v1.RunEvent.OutputsEntry
+	nil,                             // 116: swamp.v1.WorkerItem.LabelsEntry
+	nil,                             // 117: swamp.v1.WorkerDetail.LabelsEntry
+	nil,                             // 118: swamp.v1.QueueItem.LabelsEntry
+	nil,                             // 119: swamp.v1.TopWorker.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 120: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 121: google.protobuf.Struct
+	(*structpb.Value)(nil),          // 122: google.protobuf.Value
 }
 var file_frames_proto_depIdxs = []int32{
 	1,   // 0: swamp.v1.Frame.request:type_name -> swamp.v1.Request
@@ -7778,113 +10908,174 @@ var file_frames_proto_depIdxs = []int32{
 	58,  // 24: swamp.v1.Request.worker_token_list:type_name -> swamp.v1.WorkerTokenListParams
 	62,  // 25: swamp.v1.Request.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeParams
 	73,  // 26: swamp.v1.Request.actor_tree:type_name -> swamp.v1.ActorTreeParams
-	76,  // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
+	105, // 27: swamp.v1.Request.version:type_name -> swamp.v1.VersionParams
 	67,  // 28: swamp.v1.Request.doctor_books:type_name -> swamp.v1.DoctorBooksParams
 	65,  // 29: swamp.v1.Request.worker_pause:type_name -> swamp.v1.WorkerPauseParams
 	66,  // 30: swamp.v1.Request.worker_resume:type_name -> swamp.v1.WorkerResumeParams
 	70,  // 31: swamp.v1.Request.backup:type_name -> swamp.v1.BackupParams
 	64,  // 32: swamp.v1.Request.worker_drain:type_name -> swamp.v1.WorkerDrainParams
-	78,  // 33: swamp.v1.Request.data_list:type_name -> swamp.v1.DataListParams
-	80,  // 34: swamp.v1.Request.data_versions:type_name -> swamp.v1.DataVersionsParams
-	83,  // 35: swamp.v1.Request.data_query:type_name -> swamp.v1.DataQueryParams
-	10,  // 36: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
-	13,  // 37: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
-	15,  // 38: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
-	21,  // 39: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
-	23,  // 40: swamp.v1.Response.worker_order:type_name -> swamp.v1.OrderResult
-	25,  // 41: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
-	27,  // 42: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
-	29,  // 43: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
-	31,  // 44: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
-	33,  // 45: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
-	36,  // 46: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
-	41,  // 47: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
-	43,  // 48: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
-	45,  // 49: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
-	48,  // 50: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
-	50,  // 51: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerDetail
-	54,  // 52: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
-	57,  // 53: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
-	59,  // 54: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
-	63,  // 55: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
-	74,  // 56: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
-	77,  // 57: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
-	68,  // 58: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
-	49,  // 59: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
-	49,  // 60: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
-	72,  // 61: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
-	49,  // 62: swamp.v1.Response.worker_drain:type_name -> swamp.v1.WorkerItem
-	79,  // 63: swamp.v1.Response.data_list:type_name -> swamp.v1.DataListResult
-	81,  // 64: swamp.v1.Response.data_versions:type_name -> swamp.v1.DataVersionsResult
-	84,  // 65: swamp.v1.Response.data_query:type_name -> swamp.v1.DataQueryResult
-	18,  // 66: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
-	19,  // 67: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
-	20,  // 68: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
-	46,  // 69: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
-	71,  // 70: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
-	7,   // 71: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
-	9,   // 72: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
-	21,  // 73: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
-	11,  // 74: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
-	17,  // 75: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
-	7,   // 76: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
-	7,   // 77: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
-	90,  // 78: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
-	90,  // 79: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
-	7,   // 80: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
-	90,  // 81: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
-	90,  // 82: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
-	91,  // 83: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
-	34,  // 84: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
-	90,  // 85: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
-	90,  // 86: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
-	91,  // 87: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
-	90,  // 88: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
-	90,  // 89: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
-	37,  // 90: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
-	38,  // 91: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
-	85,  // 92: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
-	90,  // 93: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
-	90,  // 94: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
-	40,  // 95: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
-	90,  // 96: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	86,  // 97: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
-	49,  // 98: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
-	87,  // 99: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
-	90,  // 100: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	90,  // 101: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
-	88,  // 102: swamp.v1.WorkerDetail.labels:type_name -> swamp.v1.WorkerDetail.LabelsEntry
-	90,  // 103: swamp.v1.WorkerDetail.enrolled_at:type_name -> google.protobuf.Timestamp
-	90,  // 104: swamp.v1.WorkerDetail.last_seen_at:type_name -> google.protobuf.Timestamp
-	90,  // 105: swamp.v1.WorkerDetail.intent_since:type_name -> google.protobuf.Timestamp
-	90,  // 106: swamp.v1.WorkerDetail.until:type_name -> google.protobuf.Timestamp
-	51,  // 107: swamp.v1.WorkerDetail.running:type_name -> swamp.v1.DispatchItem
-	51,  // 108: swamp.v1.WorkerDetail.recent:type_name -> swamp.v1.DispatchItem
-	90,  // 109: swamp.v1.DispatchItem.started_at:type_name -> google.protobuf.Timestamp
-	90,  // 110: swamp.v1.DispatchItem.ended_at:type_name -> google.protobuf.Timestamp
-	55,  // 111: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
-	89,  // 112: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
-	90,  // 113: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
-	90,  // 114: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
-	92,  // 115: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
-	60,  // 116: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
-	90,  // 117: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
-	90,  // 118: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
-	92,  // 119: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
-	61,  // 120: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
-	90,  // 121: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
-	69,  // 122: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
-	75,  // 123: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
-	90,  // 124: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
-	82,  // 125: swamp.v1.DataListResult.items:type_name -> swamp.v1.ArtifactItem
-	82,  // 126: swamp.v1.DataVersionsResult.items:type_name -> swamp.v1.ArtifactItem
-	90,  // 127: swamp.v1.ArtifactItem.created_at:type_name -> google.protobuf.Timestamp
-	91,  // 128: swamp.v1.DataQueryResult.items:type_name -> google.protobuf.Struct
-	129, // [129:129] is the sub-list for method output_type
-	129, // [129:129] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	107, // 33: swamp.v1.Request.data_list:type_name -> swamp.v1.DataListParams
+	109, // 34: swamp.v1.Request.data_versions:type_name -> swamp.v1.DataVersionsParams
+	112, // 35: swamp.v1.Request.data_query:type_name -> swamp.v1.DataQueryParams
+	76,  // 36: swamp.v1.Request.actor_inspect:type_name -> swamp.v1.ActorInspectParams
+	84,  // 37: swamp.v1.Request.actor_watch:type_name -> swamp.v1.ActorWatchParams
+	87,  // 38: swamp.v1.Request.actor_trace:type_name -> swamp.v1.ActorTraceParams
+	92,  // 39: swamp.v1.Request.why:type_name -> swamp.v1.WhyParams
+	100, // 40: swamp.v1.Request.actor_top:type_name -> swamp.v1.ActorTopParams
+	10,  // 41: swamp.v1.Response.worker_enroll:type_name -> swamp.v1.EnrollResult
+	13,  // 42: swamp.v1.Response.worker_ping:type_name -> swamp.v1.PingResult
+	15,  // 43: swamp.v1.Response.worker_status:type_name -> swamp.v1.StatusResult
+	21,  // 44: swamp.v1.Response.worker_dispatch:type_name -> swamp.v1.DispatchResult
+	23,  // 45: swamp.v1.Response.worker_order:type_name -> swamp.v1.OrderResult
+	25,  // 46: swamp.v1.Response.worker_goodbye:type_name -> swamp.v1.GoodbyeResult
+	27,  // 47: swamp.v1.Response.worker_abort:type_name -> swamp.v1.AbortResult
+	29,  // 48: swamp.v1.Response.workflow_run:type_name -> swamp.v1.WorkflowRunResult
+	31,  // 49: swamp.v1.Response.workflow_validate:type_name -> swamp.v1.WorkflowValidateResult
+	33,  // 50: swamp.v1.Response.run_list:type_name -> swamp.v1.RunListResult
+	36,  // 51: swamp.v1.Response.run_show:type_name -> swamp.v1.RunItem
+	41,  // 52: swamp.v1.Response.run_watch:type_name -> swamp.v1.RunWatchResult
+	43,  // 53: swamp.v1.Response.run_logs:type_name -> swamp.v1.RunLogsResult
+	45,  // 54: swamp.v1.Response.run_cancel:type_name -> swamp.v1.RunCancelResult
+	48,  // 55: swamp.v1.Response.worker_list:type_name -> swamp.v1.WorkerListResult
+	50,  // 56: swamp.v1.Response.worker_show:type_name -> swamp.v1.WorkerDetail
+	54,  // 57: swamp.v1.Response.worker_queue_list:type_name -> swamp.v1.WorkerQueueListResult
+	57,  // 58: swamp.v1.Response.worker_token_create:type_name -> swamp.v1.WorkerTokenCreateResult
+	59,  // 59: swamp.v1.Response.worker_token_list:type_name -> swamp.v1.WorkerTokenListResult
+	63,  // 60: swamp.v1.Response.worker_token_revoke:type_name -> swamp.v1.WorkerTokenRevokeResult
+	74,  // 61: swamp.v1.Response.actor_tree:type_name -> swamp.v1.ActorTreeResult
+	106, // 62: swamp.v1.Response.version:type_name -> swamp.v1.VersionResult
+	68,  // 63: swamp.v1.Response.doctor_books:type_name -> swamp.v1.DoctorBooksResult
+	49,  // 64: swamp.v1.Response.worker_pause:type_name -> swamp.v1.WorkerItem
+	49,  // 65: swamp.v1.Response.worker_resume:type_name -> swamp.v1.WorkerItem
+	72,  // 66: swamp.v1.Response.backup:type_name -> swamp.v1.BackupResult
+	49,  // 67: swamp.v1.Response.worker_drain:type_name -> swamp.v1.WorkerItem
+	108, // 68: swamp.v1.Response.data_list:type_name -> swamp.v1.DataListResult
+	110, // 69: swamp.v1.Response.data_versions:type_name -> swamp.v1.DataVersionsResult
+	113, // 70: swamp.v1.Response.data_query:type_name -> swamp.v1.DataQueryResult
+	77,  // 71: swamp.v1.Response.actor_inspect:type_name -> swamp.v1.ActorInspectResult
+	85,  // 72: swamp.v1.Response.actor_watch:type_name -> swamp.v1.ActorWatchResult
+	88,  // 73: swamp.v1.Response.actor_trace:type_name -> swamp.v1.ActorTraceResult
+	93,  // 74: swamp.v1.Response.why:type_name -> swamp.v1.WhyResult
+	101, // 75: swamp.v1.Response.actor_top:type_name -> swamp.v1.ActorTopResult
+	18,  // 76: swamp.v1.Event.accepted:type_name -> swamp.v1.DispatchAccepted
+	19,  // 77: swamp.v1.Event.started:type_name -> swamp.v1.DispatchStarted
+	20,  // 78: swamp.v1.Event.output:type_name -> swamp.v1.OutputChunk
+	46,  // 79: swamp.v1.Event.run:type_name -> swamp.v1.RunEvent
+	71,  // 80: swamp.v1.Event.backup:type_name -> swamp.v1.BackupChunk
+	86,  // 81: swamp.v1.Event.actor:type_name -> swamp.v1.ActorEvent
+	7,   // 82: swamp.v1.EnrollParams.labels:type_name -> swamp.v1.KeyValue
+	9,   // 83: swamp.v1.EnrollParams.in_flight:type_name -> swamp.v1.InFlight
+	21,  // 84: swamp.v1.InFlight.result:type_name -> swamp.v1.DispatchResult
+	11,  // 85: swamp.v1.EnrollResult.in_flight:type_name -> swamp.v1.InFlightVerdict
+	17,  // 86: swamp.v1.DispatchParams.stop:type_name -> swamp.v1.StopPolicy
+	7,   // 87: swamp.v1.DispatchParams.args:type_name -> swamp.v1.KeyValue
+	7,   // 88: swamp.v1.DispatchParams.env:type_name -> swamp.v1.KeyValue
+	120, // 89: swamp.v1.DispatchStarted.at:type_name -> google.protobuf.Timestamp
+	120, // 90: swamp.v1.OutputChunk.at:type_name -> google.protobuf.Timestamp
+	7,   // 91: swamp.v1.DispatchResult.outputs:type_name -> swamp.v1.KeyValue
+	120, // 92: swamp.v1.DispatchResult.started_at:type_name -> google.protobuf.Timestamp
+	120, // 93: swamp.v1.DispatchResult.ended_at:type_name -> google.protobuf.Timestamp
+	121, // 94: swamp.v1.WorkflowRunParams.inputs:type_name -> google.protobuf.Struct
+	34,  // 95: swamp.v1.RunListResult.items:type_name -> swamp.v1.RunSummary
+	120, // 96: swamp.v1.RunSummary.started_at:type_name -> google.protobuf.Timestamp
+	120, // 97: swamp.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
+	121, // 98: swamp.v1.RunItem.inputs:type_name -> google.protobuf.Struct
+	120, // 99: swamp.v1.RunItem.started_at:type_name -> google.protobuf.Timestamp
+	120, // 100: swamp.v1.RunItem.ended_at:type_name -> google.protobuf.Timestamp
+	37,  // 101: swamp.v1.RunItem.jobs:type_name -> swamp.v1.JobItem
+	38,  // 102: swamp.v1.JobItem.steps:type_name -> swamp.v1.StepItem
+	114, // 103: swamp.v1.StepItem.outputs:type_name -> swamp.v1.StepItem.OutputsEntry
+	120, // 104: swamp.v1.StepItem.started_at:type_name -> google.protobuf.Timestamp
+	120, // 105: swamp.v1.StepItem.ended_at:type_name -> google.protobuf.Timestamp
+	40,  // 106: swamp.v1.RunWatchParams.output:type_name -> swamp.v1.OutputCursor
+	120, // 107: swamp.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	115, // 108: swamp.v1.RunEvent.outputs:type_name -> swamp.v1.RunEvent.OutputsEntry
+	49,  // 109: swamp.v1.WorkerListResult.items:type_name -> swamp.v1.WorkerItem
+	116, // 110: swamp.v1.WorkerItem.labels:type_name -> swamp.v1.WorkerItem.LabelsEntry
+	120, // 111: swamp.v1.WorkerItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	120, // 112: swamp.v1.WorkerItem.last_seen_at:type_name -> google.protobuf.Timestamp
+	117, // 113: swamp.v1.WorkerDetail.labels:type_name -> swamp.v1.WorkerDetail.LabelsEntry
+	120, // 114: swamp.v1.WorkerDetail.enrolled_at:type_name -> google.protobuf.Timestamp
+	120, // 115: swamp.v1.WorkerDetail.last_seen_at:type_name -> google.protobuf.Timestamp
+	120, // 116: swamp.v1.WorkerDetail.intent_since:type_name -> google.protobuf.Timestamp
+	120, // 117: swamp.v1.WorkerDetail.until:type_name -> google.protobuf.Timestamp
+	51,  // 118: swamp.v1.WorkerDetail.running:type_name -> swamp.v1.DispatchItem
+	51,  // 119: swamp.v1.WorkerDetail.recent:type_name -> swamp.v1.DispatchItem
+	120, // 120: swamp.v1.DispatchItem.started_at:type_name -> google.protobuf.Timestamp
+	120, // 121: swamp.v1.DispatchItem.ended_at:type_name -> google.protobuf.Timestamp
+	55,  // 122: swamp.v1.WorkerQueueListResult.items:type_name -> swamp.v1.QueueItem
+	118, // 123: swamp.v1.QueueItem.labels:type_name -> swamp.v1.QueueItem.LabelsEntry
+	120, // 124: swamp.v1.QueueItem.queued_at:type_name -> google.protobuf.Timestamp
+	120, // 125: swamp.v1.WorkerTokenCreateResult.expires_at:type_name -> google.protobuf.Timestamp
+	122, // 126: swamp.v1.WorkerTokenCreateResult.max_enrollments:type_name -> google.protobuf.Value
+	60,  // 127: swamp.v1.WorkerTokenListResult.items:type_name -> swamp.v1.TokenItem
+	120, // 128: swamp.v1.TokenItem.created_at:type_name -> google.protobuf.Timestamp
+	120, // 129: swamp.v1.TokenItem.expires_at:type_name -> google.protobuf.Timestamp
+	122, // 130: swamp.v1.TokenItem.max_enrollments:type_name -> google.protobuf.Value
+	61,  // 131: swamp.v1.TokenItem.bindings:type_name -> swamp.v1.BindingItem
+	120, // 132: swamp.v1.BindingItem.enrolled_at:type_name -> google.protobuf.Timestamp
+	69,  // 133: swamp.v1.DoctorBooksResult.items:type_name -> swamp.v1.BookFinding
+	75,  // 134: swamp.v1.ActorTreeResult.items:type_name -> swamp.v1.ActorItem
+	120, // 135: swamp.v1.ActorItem.started_at:type_name -> google.protobuf.Timestamp
+	120, // 136: swamp.v1.ActorItem.last_message_at:type_name -> google.protobuf.Timestamp
+	120, // 137: swamp.v1.ActorInspectResult.started_at:type_name -> google.protobuf.Timestamp
+	78,  // 138: swamp.v1.ActorInspectResult.record:type_name -> swamp.v1.JournalRecord
+	78,  // 139: swamp.v1.ActorInspectResult.history:type_name -> swamp.v1.JournalRecord
+	46,  // 140: swamp.v1.ActorInspectResult.events:type_name -> swamp.v1.RunEvent
+	121, // 141: swamp.v1.ActorInspectResult.believes:type_name -> google.protobuf.Struct
+	79,  // 142: swamp.v1.ActorInspectResult.differences:type_name -> swamp.v1.ActorDifference
+	80,  // 143: swamp.v1.ActorInspectResult.timers:type_name -> swamp.v1.ActorTimer
+	81,  // 144: swamp.v1.ActorInspectResult.owes:type_name -> swamp.v1.ActorDebt
+	75,  // 145: swamp.v1.ActorInspectResult.children:type_name -> swamp.v1.ActorItem
+	82,  // 146: swamp.v1.ActorInspectResult.messages:type_name -> swamp.v1.ActorMessage
+	83,  // 147: swamp.v1.ActorInspectResult.last_error:type_name -> swamp.v1.ActorFault
+	120, // 148: swamp.v1.JournalRecord.at:type_name -> google.protobuf.Timestamp
+	121, // 149: swamp.v1.JournalRecord.body:type_name -> google.protobuf.Struct
+	122, // 150: swamp.v1.ActorDifference.memory:type_name -> google.protobuf.Value
+	122, // 151: swamp.v1.ActorDifference.journal:type_name -> google.protobuf.Value
+	120, // 152: swamp.v1.ActorTimer.due_at:type_name -> google.protobuf.Timestamp
+	120, // 153: swamp.v1.ActorMessage.at:type_name -> google.protobuf.Timestamp
+	120, // 154: swamp.v1.ActorFault.at:type_name -> google.protobuf.Timestamp
+	120, // 155: swamp.v1.ActorEvent.at:type_name -> google.protobuf.Timestamp
+	120, // 156: swamp.v1.ActorTraceResult.started_at:type_name -> google.protobuf.Timestamp
+	120, // 157: swamp.v1.ActorTraceResult.ended_at:type_name -> google.protobuf.Timestamp
+	89,  // 158: swamp.v1.ActorTraceResult.moves:type_name -> swamp.v1.TraceMove
+	90,  // 159: swamp.v1.ActorTraceResult.spans:type_name -> swamp.v1.TraceSpan
+	91,  // 160: swamp.v1.ActorTraceResult.places:type_name -> swamp.v1.TracePlace
+	120, // 161: swamp.v1.TraceMove.at:type_name -> google.protobuf.Timestamp
+	120, // 162: swamp.v1.TraceSpan.started_at:type_name -> google.protobuf.Timestamp
+	120, // 163: swamp.v1.TraceSpan.ended_at:type_name -> google.protobuf.Timestamp
+	94,  // 164: swamp.v1.WhyResult.steps:type_name -> swamp.v1.WhyStep
+	98,  // 165: swamp.v1.WhyResult.worker:type_name -> swamp.v1.WhyWorker
+	120, // 166: swamp.v1.WhyStep.since:type_name -> google.protobuf.Timestamp
+	120, // 167: swamp.v1.WhyStep.deadline:type_name -> google.protobuf.Timestamp
+	95,  // 168: swamp.v1.WhyStep.candidates:type_name -> swamp.v1.WhyCandidate
+	96,  // 169: swamp.v1.WhyStep.holder:type_name -> swamp.v1.WhyHolder
+	97,  // 170: swamp.v1.WhyStep.needs:type_name -> swamp.v1.WhyNeed
+	120, // 171: swamp.v1.WhyHolder.since:type_name -> google.protobuf.Timestamp
+	120, // 172: swamp.v1.WhyHolder.disconnected_at:type_name -> google.protobuf.Timestamp
+	120, // 173: swamp.v1.WhyWorker.since:type_name -> google.protobuf.Timestamp
+	96,  // 174: swamp.v1.WhyWorker.holds:type_name -> swamp.v1.WhyHolder
+	99,  // 175: swamp.v1.WhyWorker.classes:type_name -> swamp.v1.WhyClass
+	120, // 176: swamp.v1.ActorTopResult.at:type_name -> google.protobuf.Timestamp
+	120, // 177: swamp.v1.ActorTopResult.started_at:type_name -> google.protobuf.Timestamp
+	102, // 178: swamp.v1.ActorTopResult.workers_by_status:type_name -> swamp.v1.TopCount
+	103, // 179: swamp.v1.ActorTopResult.workers:type_name -> swamp.v1.TopWorker
+	104, // 180: swamp.v1.ActorTopResult.classes:type_name -> swamp.v1.TopClass
+	75,  // 181: swamp.v1.ActorTopResult.actors:type_name -> swamp.v1.ActorItem
+	102, // 182: swamp.v1.ActorTopResult.actors_by_kind:type_name -> swamp.v1.TopCount
+	102, // 183: swamp.v1.ActorTopResult.runs_ended:type_name -> swamp.v1.TopCount
+	102, // 184: swamp.v1.ActorTopResult.steps_ended:type_name -> swamp.v1.TopCount
+	119, // 185: swamp.v1.TopWorker.labels:type_name -> swamp.v1.TopWorker.LabelsEntry
+	111, // 186: swamp.v1.DataListResult.items:type_name -> swamp.v1.ArtifactItem
+	111, // 187: swamp.v1.DataVersionsResult.items:type_name -> swamp.v1.ArtifactItem
+	120, // 188: swamp.v1.ArtifactItem.created_at:type_name -> google.protobuf.Timestamp
+	121, // 189: swamp.v1.DataQueryResult.items:type_name -> google.protobuf.Struct
+	190, // [190:190] is the sub-list for method output_type
+	190, // [190:190] is the sub-list for method input_type
+	190, // [190:190] is the sub-list for extension type_name
+	190, // [190:190] is the sub-list for extension extendee
+	0,   // [0:190] is the sub-list for field type_name
 }
 
 func init() { file_frames_proto_init() }
@@ -7931,6 +11122,11 @@ func file_frames_proto_init() {
 		(*Request_DataList)(nil),
 		(*Request_DataVersions)(nil),
 		(*Request_DataQuery)(nil),
+		(*Request_ActorInspect)(nil),
+		(*Request_ActorWatch)(nil),
+		(*Request_ActorTrace)(nil),
+		(*Request_Why)(nil),
+		(*Request_ActorTop)(nil),
 	}
 	file_frames_proto_msgTypes[2].OneofWrappers = []any{
 		(*Response_WorkerEnroll)(nil),
@@ -7963,6 +11159,11 @@ func file_frames_proto_init() {
 		(*Response_DataList)(nil),
 		(*Response_DataVersions)(nil),
 		(*Response_DataQuery)(nil),
+		(*Response_ActorInspect)(nil),
+		(*Response_ActorWatch)(nil),
+		(*Response_ActorTrace)(nil),
+		(*Response_Why)(nil),
+		(*Response_ActorTop)(nil),
 	}
 	file_frames_proto_msgTypes[4].OneofWrappers = []any{
 		(*Event_Accepted)(nil),
@@ -7970,6 +11171,7 @@ func file_frames_proto_init() {
 		(*Event_Output)(nil),
 		(*Event_Run)(nil),
 		(*Event_Backup)(nil),
+		(*Event_Actor)(nil),
 	}
 	file_frames_proto_msgTypes[33].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[36].OneofWrappers = []any{}
@@ -7980,17 +11182,27 @@ func file_frames_proto_init() {
 	file_frames_proto_msgTypes[51].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[55].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[75].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[79].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[81].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[82].OneofWrappers = []any{}
-	file_frames_proto_msgTypes[84].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[77].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[83].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[86].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[89].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[90].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[94].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[95].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[96].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[97].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[98].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[108].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[110].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[111].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[113].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_frames_proto_rawDesc), len(file_frames_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   90,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -44,6 +44,11 @@ const (
 	VerbDataList          Verb = "data.list"
 	VerbDataVersions      Verb = "data.versions"
 	VerbDataQuery         Verb = "data.query"
+	VerbActorInspect      Verb = "actor.inspect"
+	VerbActorWatch        Verb = "actor.watch"
+	VerbActorTrace        Verb = "actor.trace"
+	VerbActorTop          Verb = "actor.top"
+	VerbWhy               Verb = "why"
 )
 
 // Peer is who may ask for a verb.
@@ -73,7 +78,7 @@ func (v Verb) From() Peer {
 
 // Streams tells whether the verb's answer is preceded by events.
 func (v Verb) Streams() bool {
-	return v == VerbWorkerDispatch || v == VerbWorkflowRun || v == VerbRunWatch || v == VerbRunLogs || v == VerbBackup
+	return v == VerbWorkerDispatch || v == VerbWorkflowRun || v == VerbRunWatch || v == VerbRunLogs || v == VerbBackup || v == VerbActorWatch
 }
 
 // AllVerbs returns every verb, in the order of the protobuf file.

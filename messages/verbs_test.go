@@ -72,6 +72,11 @@ func TestVerbs_WhoMayAskForThemAndWhatStreams(t *testing.T) {
 		messages.VerbDataList:          {messages.PeerClient, false},
 		messages.VerbDataVersions:      {messages.PeerClient, false},
 		messages.VerbDataQuery:         {messages.PeerClient, false},
+		messages.VerbActorInspect:      {messages.PeerClient, false},
+		messages.VerbActorWatch:        {messages.PeerClient, true},
+		messages.VerbActorTrace:        {messages.PeerClient, false},
+		messages.VerbActorTop:          {messages.PeerClient, false},
+		messages.VerbWhy:               {messages.PeerClient, false},
 	}
 	got := map[messages.Verb]facts{}
 	for _, v := range messages.AllVerbs() {

@@ -51,7 +51,7 @@ func workerFacing() string {
 					continue
 				}
 			case "Event":
-				if f.Name() == "run" || f.Name() == "backup" { // for clients
+				if f.Name() == "run" || f.Name() == "backup" || f.Name() == "actor" { // for clients
 					continue
 				}
 			}
