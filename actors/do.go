@@ -88,6 +88,8 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.workerPause(ctx, p)
 	case *messages.WorkerResumeParams:
 		return sys.workerResume(ctx, p)
+	case *messages.WhyParams:
+		return sys.why(ctx, p)
 	case *messages.DoctorBooksParams:
 		return sys.doctorBooks(ctx)
 	case *messages.BackupParams:

@@ -73,14 +73,19 @@ func (l leaseState) graceOver(at moment) (leaseState, decision) {
 	if l.lostAt.IsZero() || l.state.Ended() {
 		return l, decision{}
 	}
+	if left := l.graceLeft(at); left > 0 {
+		return l, decision{effects: []effect{arm{timerGrace, left, graceElapsed{}}}}
+	}
+	return l.lost("its worker did not come back in time", at)
+}
+
+// graceLeft is how long the worker may still stay away. Time in which the orchestrator itself stood still does not count.
+func (l leaseState) graceLeft(at moment) time.Duration {
 	since := l.lostAt
 	if at.awakeSince.After(since) {
 		since = at.awakeSince
 	}
-	if left := l.grace - at.now.Sub(since); left > 0 {
-		return l, decision{effects: []effect{arm{timerGrace, left, graceElapsed{}}}}
-	}
-	return l.lost("its worker did not come back in time", at)
+	return l.grace - at.now.Sub(since)
 }
 
 // stalled tells whether the orchestrator itself stood still lately, while the lease was in flight: what its workers lost then

@@ -26,25 +26,28 @@ func runnerProps[S any](sys *System, m *machine[S]) *actor.Props {
 func (sys *System) makeProps() {
 	sys.schedulerProps = runnerProps(sys, &machine[*schedulerState]{
 		kind: kindScheduler, load: loadScheduler, step: stepScheduler,
-		word: func(*schedulerState) string { return "scheduling" },
+		word: func(*schedulerState) string { return "scheduling" }, view: viewScheduler,
 	})
 	sys.workerProps = runnerProps(sys, &machine[workerState]{
 		kind: kindWorker, load: loadWorker, step: stepWorker, resume: resumeWorker, start: startWorker,
 		word: func(w workerState) string {
 			return string(messages.StatusOf(w.connected, w.intent, w.health, len(w.leases)))
 		},
+		view: viewWorker,
 	})
 	sys.tokenProps = runnerProps(sys, &machine[tokenState]{
 		kind: kindToken, load: loadToken, gathers: true, resume: resumeToken,
 		step:  func(t tokenState, cmd any, at moment) (tokenState, decision) { return stepToken(t, cmd.([]any), at) },
 		start: func(t tokenState, at moment) decision { return decision{effects: t.timers(at)} },
 		word:  func(t tokenState) string { return string(t.state) },
+		view:  viewToken,
 	})
 	sys.runProps = runnerProps(sys, &machine[*runState]{
 		kind: kindRun, load: loadRun, gathers: true, waits: true, resume: owedByRun,
 		step:  func(s *runState, cmd any, at moment) (*runState, decision) { return stepRun(s, cmd.([]any), at) },
 		start: func(s *runState, at moment) decision { return s.resume(at) },
 		word:  func(s *runState) string { return string(s.status) },
+		view:  viewRun,
 	})
 	sys.stepProps = runnerProps(sys, &machine[stepState]{
 		kind: kindStep, load: loadStep, step: stepStep, resume: resumeStep,
@@ -52,12 +55,14 @@ func (sys *System) makeProps() {
 		start:   func(stepState, moment) decision { return decision{effects: []effect{again{rejoin{sys.aliveUntil}}}} },
 		begin:   func(msg any) (stepState, bool) { b, ok := msg.(beginStep); return b.state, ok },
 		word:    func(s stepState) string { return string(s.status) },
+		view:    viewStep,
 	})
 	sys.leaseProps = runnerProps(sys, &machine[leaseState]{
 		kind: kindLease, load: loadLease, step: stepLease, resume: resumeLease,
 		begin: sys.beginLease,
 		start: func(l leaseState, _ moment) decision { return l.found() },
 		word:  func(l leaseState) string { return string(l.state) },
+		view:  viewLease,
 	})
 	sys.sessionProps = sys.props(func() actor.Actor { return &session{sys: sys} })
 }

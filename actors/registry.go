@@ -2,7 +2,6 @@ package actors
 
 import (
 	"log/slog"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,15 +21,14 @@ type actorInfo struct {
 	pid     *actor.PID
 	started time.Time
 
-	queued    atomic.Int64
-	processed atomic.Uint64
-	restarts  atomic.Int64
-	starts    atomic.Int64
-	state     atomicWord
-	last      atomic.Value // reflect.Type of the last message
-	panics    map[string]int
-	plan      *workflow.Plan // of a step; nil: to be found by its run
-	backoff   backoff
+	queued   atomic.Int64
+	trail    trail
+	restarts atomic.Int64
+	starts   atomic.Int64
+	state    atomicWord
+	panics   map[string]int
+	plan     *workflow.Plan // of a step; nil: to be found by its run
+	backoff  backoff
 }
 
 type atomicWord struct{ v atomic.Pointer[string] }
@@ -50,13 +48,15 @@ func (w *atomicWord) Load() string {
 
 func (i *actorInfo) received(msg any) {
 	i.queued.Add(-1)
-	i.processed.Add(1)
-	i.last.Store(reflect.TypeOf(msg))
+	i.trail.take(msg, true)
 }
 
 // begins counts a start of the actor, and again tells whether it is not the first one. That is no question of its panics: a
-// restart that was meant for a child may meet the one that has its name now.
-func (i *actorInfo) begins() { i.starts.Add(1) }
+// restart that was meant for a child may meet the one that has its name now. What the instance before had in hand is lost.
+func (i *actorInfo) begins() {
+	i.starts.Add(1)
+	i.trail.done()
+}
 
 func (i *actorInfo) again() bool { return i.starts.Load() > 1 }
 
@@ -104,13 +104,14 @@ func commandKey(cmd any) string {
 }
 
 func (i *actorInfo) item() *messages.ActorItem {
+	last, _, count := i.trail.last()
 	item := &messages.ActorItem{
 		Pid: i.pid.GetId(), Kind: i.address.kind, State: i.state.Load(), Mailbox: int32(max(i.queued.Load(), 0)),
-		Processed: float64(i.processed.Load()), Restarts: int32(i.restarts.Load()), StartedAt: messages.Time(i.started),
+		Processed: float64(count), Restarts: int32(i.restarts.Load()), StartedAt: messages.Time(i.started),
 	}
-	if t, ok := i.last.Load().(reflect.Type); ok {
-		name := strings.TrimPrefix(t.String(), "actors.")
-		item.LastMessage = &name
+	if last.kind != nil {
+		name := last.name()
+		item.LastMessage, item.LastMessageAt = &name, messages.Time(last.at)
 	}
 	return item
 }

@@ -69,6 +69,7 @@ func (r *router) Receive(ctx actor.Context) {
 				slog.String(messages.KeyStack, string(debug.Stack())))
 			panic(p)
 		}
+		r.info.trail.done()
 	}()
 	switch msg := ctx.Message().(type) {
 	case *actor.Started:

@@ -35,8 +35,9 @@ type machine[S any] struct {
 	answers func(msg any) bool
 	// start is what is to be done once, when the actor starts with a state that it has loaded.
 	start func(S, moment) decision
-	// word is the state in a word, for people.
+	// word is the state in a word, for people; view is what the actor believes.
 	word func(S) string
+	view func(S, moment) view
 }
 
 // runner is the actor around a machine: decide, commit, act, answer. It holds no decision about the domain.
@@ -91,17 +92,25 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		r.terminated(ctx, msg.Who)
 	case flushBatch:
+		r.info.trail.again()
 		r.flush(ctx)
+		r.info.trail.done()
 	case timerElapsed:
 		if cmd, ok := r.timers.due(msg); ok {
+			r.info.trail.take(cmd, false)
 			r.guard(cmd, func() { r.take(ctx, cmd) })
+			r.info.trail.done()
 		}
 	case ownCommand:
 		if !r.left {
+			r.info.trail.take(msg.cmd, false)
 			r.guard(msg.cmd, func() { r.take(ctx, msg.cmd) })
+			r.info.trail.done()
 		}
 	case owedElapsed:
 		r.owed.repeat(r.sys, time.Now())
+	case lookInside:
+		r.looked(ctx, msg)
 	case childLeft:
 		// A child of a run has ended: it is stopped once it has nothing queued.
 		if r.sys.stopChild(ctx, msg.child) {
@@ -115,6 +124,7 @@ func (r *runner[S]) Receive(ctx actor.Context) {
 		if !r.sys.lose(r.self, msg) {
 			r.guard(msg, func() { r.take(ctx, msg) })
 		}
+		r.info.trail.done()
 	}
 }
 

@@ -120,6 +120,10 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 		s.closed = true
 	case askWhy:
 		d.then(respond{to: c.answer, result: s.why(c.placements)})
+	case askStep:
+		d.then(respond{to: c.answer, result: s.standing(c)})
+	case askWorker:
+		d.then(respond{to: c.answer, result: s.workerStanding(c.name)})
 	case poisoned:
 		switch o := c.cmd.(type) {
 		case offerStep: // the step fails visibly instead of waiting for nobody

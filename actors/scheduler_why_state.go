@@ -32,6 +32,50 @@ func (s *schedulerState) whyOf(c *demandClass) string {
 	return waiting(c.placement, s.reason(c))
 }
 
+// An obstacle is why a worker that matches gets nothing just now.
+type obstacle int
+
+const (
+	noObstacle      obstacle = iota
+	obstacleStatus           // disconnected, draining, paused, unhealthy or unverified
+	obstacleRefusal          // it has refused a step a moment ago
+	obstacleBusy             // no slot is free
+	obstacleStale            // it has just changed
+	obstacleClosed           // the orchestrator hands nothing out any more
+)
+
+// obstacle goes by what [poolWorker.free] and choose go by.
+func (s *schedulerState) obstacle(w *poolWorker) obstacle {
+	switch {
+	case w.status != messages.WorkerIdle:
+		return obstacleStatus
+	case !w.refusedUntil.IsZero():
+		return obstacleRefusal
+	case w.taken >= w.capacity:
+		return obstacleBusy
+	case w.stale:
+		return obstacleStale
+	case s.closed:
+		return obstacleClosed
+	default:
+		return noObstacle
+	}
+}
+
+// lacks is what a worker lacks for a class, which is nothing where it may serve it.
+func (s *schedulerState) lacks(c *demandClass, w *poolWorker) []string {
+	if s.fit(c, w) {
+		return nil
+	}
+	if m := c.placement.Match(w.candidate()); !m.OK {
+		return m.Lacks
+	}
+	if w.loopback {
+		return []string{"is the orchestrator's own, which takes unplaced steps only"}
+	}
+	return []string{"is not loopback, where unplaced steps run"}
+}
+
 func (s *schedulerState) reason(c *demandClass) string {
 	var connected, matching, busy, refused int
 	var out []string
@@ -52,15 +96,16 @@ func (s *schedulerState) reason(c *demandClass) string {
 			continue
 		}
 		matching++
-		switch {
-		case w.status != messages.WorkerIdle:
+		switch s.obstacle(w) {
+		case obstacleStatus:
 			out = append(out, w.name+" is "+string(w.status))
-		case !w.refusedUntil.IsZero():
+		case obstacleRefusal:
 			refused++
-		case w.taken >= w.capacity:
+		case obstacleBusy:
 			busy++
-		case w.stale:
+		case obstacleStale:
 			out = append(out, w.name+" has just changed")
+		case obstacleClosed, noObstacle:
 		}
 	}
 	switch {

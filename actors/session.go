@@ -159,6 +159,7 @@ func (s *session) Receive(ctx actor.Context) {
 		s.info.received(msg)
 		s.closed(ctx)
 	}
+	s.info.trail.done()
 }
 
 // lost ends a session that has panicked: the socket is closed, and its peer comes back with a new one.

@@ -112,6 +112,7 @@ type System struct {
 	failures *failureBook
 	counters counters
 	scratch  sync.Pool // of *[]byte, to encode commits in
+	trees    treeBook
 	// refusedAt is when a commit was last refused for want of space, in nanoseconds since 1970.
 	refusedAt atomic.Int64
 	ran       ranBook

@@ -1,6 +1,9 @@
 package actors
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,6 +22,7 @@ type timer struct {
 	number uint64
 	cmd    any
 	timer  *time.Timer
+	at     time.Time
 }
 
 type timerElapsed struct {
@@ -35,7 +39,7 @@ func (t *timers) arm(e arm) {
 	}
 	t.next++
 	elapsed := timerElapsed{e.name, t.next}
-	t.set[e.name] = &timer{number: t.next, cmd: e.cmd, timer: time.AfterFunc(e.after, func() { t.sys.tellPID(t.self, elapsed) })}
+	t.set[e.name] = &timer{number: t.next, cmd: e.cmd, at: time.Now().Add(e.after), timer: time.AfterFunc(e.after, func() { t.sys.tellPID(t.self, elapsed) })}
 }
 
 func (t *timers) disarm(name string) {
@@ -53,6 +57,16 @@ func (t *timers) due(e timerElapsed) (any, bool) {
 	}
 	delete(t.set, e.name)
 	return set.cmd, true
+}
+
+// view is what they wait for, the earliest first.
+func (t *timers) view() []timerView {
+	var list []timerView
+	for name, set := range t.set {
+		list = append(list, timerView{name, commandName(set.cmd), set.at})
+	}
+	slices.SortFunc(list, func(a, b timerView) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) })
+	return list
 }
 
 func (t *timers) stop() {
@@ -157,6 +171,16 @@ func (l *ledger) rearm(now time.Time) {
 		return
 	}
 	l.timer = time.AfterFunc(next.Sub(now), func() { l.sys.tellPID(l.self, owedElapsed{}) })
+}
+
+// view is what is owed, in its order.
+func (l *ledger) view() []debtView {
+	list := make([]debtView, len(l.entries))
+	for i := range l.entries {
+		e := &l.entries[i]
+		list[i] = debtView{e.to, commandName(e.msg), e.due}
+	}
+	return list
 }
 
 // forget makes all that is owed new, so that it is told at once.

@@ -6368,9 +6368,11 @@ type ActorTreeParams struct {
 	// A PID: it and what is below it.
 	Below string `protobuf:"bytes,1,opt,name=below,proto3" json:"below,omitempty"`
 	// Only those of one kind, in one state, with at least that many messages waiting.
-	Kind          string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	MinMailbox    int32  `protobuf:"varint,4,opt,name=min_mailbox,json=minMailbox,proto3" json:"min_mailbox,omitempty"`
+	Kind       string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	State      string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	MinMailbox int32  `protobuf:"varint,4,opt,name=min_mailbox,json=minMailbox,proto3" json:"min_mailbox,omitempty"`
+	// The cursor of the page before, or empty. The pages are of one moment, that of the first.
+	Cursor        string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6433,10 +6435,18 @@ func (x *ActorTreeParams) GetMinMailbox() int32 {
 	return 0
 }
 
+func (x *ActorTreeParams) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 type ActorTreeResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*ActorItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Cursor        *string                `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6483,6 +6493,13 @@ func (x *ActorTreeResult) GetCount() int32 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *ActorTreeResult) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
+	}
+	return ""
 }
 
 type ActorItem struct {
@@ -10379,16 +10396,19 @@ const file_frames_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"<\n" +
 	"\fBackupResult\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x01R\x05bytes\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\tR\x06digest\"r\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\"\x8a\x01\n" +
 	"\x0fActorTreeParams\x12\x14\n" +
 	"\x05below\x18\x01 \x01(\tR\x05below\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1f\n" +
 	"\vmin_mailbox\x18\x04 \x01(\x05R\n" +
-	"minMailbox\"R\n" +
+	"minMailbox\x12\x16\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"z\n" +
 	"\x0fActorTreeResult\x12)\n" +
 	"\x05items\x18\x01 \x03(\v2\x13.swamp.v1.ActorItemR\x05items\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x05R\x05count\"\xd3\x02\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1b\n" +
+	"\x06cursor\x18\x03 \x01(\tH\x00R\x06cursor\x88\x01\x01B\t\n" +
+	"\a_cursor\"\xd3\x02\n" +
 	"\tActorItem\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\tR\x03pid\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -11181,6 +11201,7 @@ func file_frames_proto_init() {
 	file_frames_proto_msgTypes[50].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[51].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[55].OneofWrappers = []any{}
+	file_frames_proto_msgTypes[74].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[75].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[77].OneofWrappers = []any{}
 	file_frames_proto_msgTypes[83].OneofWrappers = []any{}

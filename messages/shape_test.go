@@ -80,7 +80,7 @@ func TestMarshalShape_HasTheFieldsOfTheContract(t *testing.T) {
 		{messages.VerbRunList, item("items", "runId workflowName status startedAt endedAt") + " cursor"},
 		{messages.VerbRunShow, "runId parentRunId workflowName status error cancelRequested inputs startedAt endedAt jobs " +
 			prefixed("jobs", "name status steps "+prefixed("steps", "name status worker dispatchId attempts losses queuedMs error code outputs startedAt endedAt"))},
-		{messages.VerbActorTree, item("items", "pid kind state mailbox processed restarts lastMessage lastMessageAt startedAt")},
+		{messages.VerbActorTree, item("items", "pid kind state mailbox processed restarts lastMessage lastMessageAt startedAt") + " cursor"},
 		{messages.VerbRunCancel, "runId status cancelRequested"},
 	}
 	for _, tt := range tests {

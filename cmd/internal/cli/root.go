@@ -65,6 +65,7 @@ func (a *app) swampCommand() *cobra.Command {
 		a.runCommand(),
 		a.workerCommand(),
 		a.actorCommand(),
+		a.whyCommand(),
 		a.doctorCommand(),
 		a.serveCommand("serve"),
 		a.versionCommand(),
