@@ -85,7 +85,7 @@ func (w *whyRun) read() error {
 		}
 	}
 	if !w.ended() {
-		w.progress, _ = workflow.ResumeProgress(w.plan, done)
+		w.progress, _ = workflow.ResumeProgress(w.plan, workflow.Past{Ended: done})
 	}
 	return nil
 }
