@@ -561,6 +561,8 @@ func (l leaseState) refused(e *messages.Error, at moment) (leaseState, decision)
 	case l.state == messages.LeaseFenced:
 		return l.end(messages.LeaseRefused, l.outcome, at)
 	case l.generation > 1 || l.hasWrites: // it was adopted or has written, so it had begun: a worker that has it no more has lost it
+		// One that it has adopted and never accepted it gave up because of the restart: it is no loss of its own.
+		l.excused = l.excused || l.generation > 1 && !l.accepted
 		return l.lost("its worker does not have it any more", at)
 	}
 	return l.end(messages.LeaseRefused, &messages.Outcome{

@@ -93,6 +93,26 @@ func TestLease_Cells(t *testing.T) {
 	})
 }
 
+func TestLease_Refused_AnAdoptionThatWasNotAcceptedIsNobodysLoss(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		generation        uint32
+		accepted, excused bool
+		wantStatus        string
+	}{
+		"the first lease of a dispatch is refused":         {1, false, false, outcomeRefused},
+		"an adoption that was not accepted":                {2, false, true, outcomeLost},
+		"an adoption that was accepted, and lost after it": {2, true, false, outcomeLost},
+	} {
+		l := sampleLease(messages.LeaseActive, "", "none", false)
+		l.generation, l.accepted = tt.generation, tt.accepted
+		l, _ = l.refused(&messages.Error{Code: string(messages.CodeEnded)}, walkNow())
+		if l.outcome.GetStatus() != tt.wantStatus || l.outcome.GetExcused() != tt.excused {
+			t.Errorf("%s: %v", name, l.outcome)
+		}
+	}
+}
+
 func TestLease_OutcomeOf_AWordThatIsNotKnownIsAFailure(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ status, code, want string }{

@@ -67,6 +67,10 @@ func (a *Agent) onDispatch(s *session, frame string, p *messages.DispatchParams)
 	case admitted:
 		a.perform(s, frame, p)
 	case adopted, adoptedCancelled:
+		if f, ok := a.out.flows[id]; ok && p.GetOutputFromOffset() < f.acked {
+			a.disown(id, frame)
+			break
+		}
 		a.adopt(s, frame, p)
 		if d, ok := a.dispatches[id]; ok && verdict == adoptedCancelled {
 			d.cancelled = true
@@ -146,6 +150,18 @@ func (a *Agent) adopt(s *session, frame string, p *messages.DispatchParams) {
 		d.follow(s)
 		a.watchFences(s.fence)
 	}
+}
+
+// disown gives up a dispatch that a store wants to go on with although it has forgotten output that it had acknowledged: it
+// was restored from a backup, and of what it has forgotten besides nobody can know. While the step dies nothing is said; the
+// orchestrator sends the dispatch again until it is told that it has ended. The caller holds a.mu.
+func (a *Agent) disown(id, frame string) {
+	if d, ok := a.dispatches[id]; ok {
+		a.silence(d, "the orchestrator has forgotten output that it had acknowledged")
+		return
+	}
+	a.giveUp(id)
+	a.out.say(errorFrame(frame, refusedEnded.code(), refusalText(refusedEnded)))
 }
 
 // step runs one dispatch to its end.

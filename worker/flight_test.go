@@ -173,6 +173,32 @@ func TestAgent_FollowsTheVerdictsOnWhatHasEnded(t *testing.T) {
 	})
 }
 
+// Its result is not delivered either: of what the store has forgotten besides nobody can know.
+func TestAgent_AResultIsDisownedByAStoreThatHasForgottenItsOutput(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, func(_ context.Context, _ Task, started func(), out Output) Outcome {
+			started()
+			_ = out.Write(Stdout, []byte("12345"))
+			return Outcome{Status: OutcomeSucceeded}
+		}).run()
+		c := o.enrolled()
+		c.dispatch("d1", 1)
+		c.takes("d1")
+		c.expect("d1/1 stdout 12345")
+		c.expect("d1/1 succeeded")
+		c.ack("d1", 4, false)
+		c = o.cut(c)
+		c.admitWith()
+		c.dispatch("d1", 2, func(p *messages.DispatchParams) { p.Generation, p.OutputFromOffset = 2, 3 })
+		c.expect("d1/2 error ended")
+		c.silent(time.Hour)
+		if c = o.cut(c); len(c.inFlight()) != 0 {
+			t.Errorf("in flight %v", c.inFlight())
+		}
+		c.admit()
+	})
+}
+
 func TestAgent_FollowsTheVerdictsOnWhatRuns(t *testing.T) {
 	order := func(c *conn, id string, generation uint32) {
 		c.t.Helper()
@@ -217,6 +243,23 @@ func TestAgent_FollowsTheVerdictsOnWhatRuns(t *testing.T) {
 			c.expect("q response") // before anything else, as control frames go first
 		}, []string{"d1/2 accepted", "d1/2 started", "d1/2 stdout after", "d1/2 succeeded"}, nil},
 		{"waiting, then over", nil, func(c *conn) { c.ack("d1", 6, true) }, nil, ErrKilled},
+		{"adopted by a store that has forgotten nothing that it had acknowledged", nil, func(c *conn) {
+			c.ack("d1", 4, false)
+			adoption(c, 2, 4)
+		}, []string{"d1/2 accepted", "d1/2 started", "d1/2 stdout re", "d1/2 stdout after", "d1/2 succeeded"}, nil},
+		{"adopted by a store that has forgotten what it had acknowledged", nil, func(c *conn) {
+			c.ack("d1", 4, false)
+			adoption(c, 2, 3)
+			synctest.Wait()
+			adoption(c, 2, 3)
+		}, []string{"d1/2 error ended"}, ErrKilled},
+		{"adopted by a store that has forgotten what it had acknowledged, after its cancel", nil, func(c *conn) {
+			c.ack("d1", 4, false)
+			c.send(&messages.Frame{Id: "d1/2", Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{}}})
+			adoption(c, 2, 3)
+			synctest.Wait()
+			adoption(c, 2, 3)
+		}, []string{"d1/2 error ended"}, ErrKilled},
 		{"adopted after its cancel", nil, func(c *conn) {
 			c.send(&messages.Frame{Id: "d1/2", Body: &messages.Frame_Cancel{Cancel: &messages.Cancel{}}})
 			adoption(c, 2, 6)
