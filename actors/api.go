@@ -53,6 +53,8 @@ type Orchestrator interface {
 	// Do answers a client's verb. A verb that streams calls emit, in order, from this goroutine; emit may be nil for the
 	// others. Errors are *messages.Fault, or those of ctx.
 	Do(ctx context.Context, verb messages.Verb, params proto.Message, emit Emit) (proto.Message, error)
+	// Data is the data plane; nil before there is one.
+	Data() *Data
 	// Ready tells whether connections are accepted: reconciled, and not stopping.
 	Ready() bool
 	// PingInterval is how often a peer should be heard of; one that is silent for three of them is gone.

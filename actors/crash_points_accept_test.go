@@ -313,17 +313,3 @@ func spokenAtOnce(t *testing.T, f *testkit.Fleet) {
 	}
 	onceEach(f, run, "only")
 }
-
-func writePoints() []crashPoint {
-	const why = "steps cannot write before there is a data plane"
-	return []crashPoint{
-		{row: "F1", point: "before the mark of the first write", later: why},
-		{row: "F2", point: "the mark is there and the data is not", later: why},
-		{row: "F3", point: "the data is there and its answer is lost", later: why},
-		{row: "F4", point: "a lease ends before the commit of its data", later: why},
-		{row: "F5", point: "a body is there and its record is not", later: why},
-		{row: "F6", point: "the lease panics between the mark and its answer", later: why},
-		{row: "F7", point: "the process dies later", later: why},
-		{row: "F8", point: "the credential died with the process", later: why},
-	}
-}

@@ -50,8 +50,8 @@ func (sys *System) ask(ctx context.Context, to address, question func(*answer) a
 
 // Do implements Orchestrator.
 func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Message, emit Emit) (proto.Message, error) {
-	if !sys.Ready() {
-		return nil, messages.Faultf(messages.CodeNotReady, "the orchestrator starts or stops")
+	if err := sys.usable(); err != nil {
+		return nil, err
 	}
 	switch p := params.(type) {
 	case *messages.WorkflowRunParams:
@@ -92,6 +92,12 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.why(ctx, p)
 	case *messages.DoctorBooksParams:
 		return sys.doctorBooks(ctx)
+	case *messages.DataListParams:
+		return sys.data.list(p)
+	case *messages.DataVersionsParams:
+		return sys.data.versions(p)
+	case *messages.DataQueryParams:
+		return sys.data.query(ctx, p)
 	case *messages.BackupParams:
 		return sys.backup(ctx, emit)
 	case *messages.VersionParams:

@@ -22,6 +22,8 @@ const (
 	kindStep      = "step"
 	kindLease     = "lease"
 	kindSession   = "session"
+	// kindData is no actor, but has places that a test may want to break.
+	kindData = "data"
 )
 
 // Kinds of records that have no actor of their own.
@@ -151,8 +153,10 @@ type decision struct {
 	writes   []write
 	erases   []erase
 	requires []require
-	stream   string
-	events   []*messages.RunEvent
+	// alive is a lease that has to be active; empty: none.
+	alive  string
+	stream string
+	events []*messages.RunEvent
 	// newStream: the stream begins with these events.
 	newStream bool
 	// drained is the cause of a drain that begins with the commit, to be counted.

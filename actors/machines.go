@@ -291,6 +291,7 @@ func (sys *System) beginLease(msg any) (leaseState, bool) {
 // equip gives a lease what is the same for all.
 func (sys *System) equip(l leaseState) leaseState {
 	l.shipped, l.grace = sys.shipped(), sys.timing.grace
+	l.credential = sys.data.key.mint(l.dispatchID, l.generation)
 	return l
 }
 

@@ -502,6 +502,9 @@ func (sys *System) commit(d decision) error {
 	for i, q := range d.requires {
 		c.Conditions[i] = persistence.Condition{Kind: persistence.Kind(q.kind), ID: q.id, Version: q.version}
 	}
+	if d.alive != "" {
+		c.Conditions = append(c.Conditions, persistence.Condition{Kind: persistence.KindLease, ID: d.alive, State: string(messages.LeaseActive)})
+	}
 	for i, e := range d.events {
 		body, err := encode(e)
 		if err != nil {

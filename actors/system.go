@@ -111,6 +111,7 @@ type System struct {
 	admit    *admission
 	failures *failureBook
 	counters counters
+	data     *Data
 	scratch  sync.Pool // of *[]byte, to encode commits in
 	trees    treeBook
 	// refusedAt is when a commit was last refused for want of space, in nanoseconds since 1970.
@@ -153,6 +154,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 		plans: newPlanCache(), failures: newFailureBook(), dispatcher: &dispatcher{},
 	}
 	sys.admit = newAdmission()
+	sys.data = newData(sys)
 	sys.edges.init()
 	sys.pulse.init(sys.timing.grace)
 	sys.pulse.hold = cfg.Beat

@@ -22,19 +22,28 @@ const (
 // bearerOf looks at the Authorization header. Digests are compared, in constant time, so that neither length nor content
 // of the token can be measured.
 func (s *Server) bearerOf(r *http.Request) bearer {
-	values := r.Header.Values("Authorization")
-	if len(values) == 0 {
+	if len(r.Header.Values("Authorization")) == 0 {
 		return bearerNone
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") {
+	token, ok := bearerToken(r)
+	if !ok {
 		return bearerWrong
 	}
-	digest := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	digest := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(digest[:], s.tokenDigest[:]) != 1 {
 		return bearerWrong
 	}
 	return bearerRight
+}
+
+// bearerToken is the token or credential of a request.
+func bearerToken(r *http.Request) (string, bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
 // unauthorized is what every request without a valid server token is told.
@@ -70,6 +79,24 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 		if s.bearerOf(r) != bearerRight {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			s.fail(w, unauthorized())
+			return
+		}
+		next(w, r)
+	}
+}
+
+// mayCall is authorized, but lets a dispatch ask for what there is of data, with its credential.
+func (s *Server) mayCall(next http.HandlerFunc) http.HandlerFunc {
+	authorized := s.authorized(next)
+	return func(w http.ResponseWriter, r *http.Request) {
+		verb := messages.Verb(r.PathValue("verb"))
+		plane := s.orchestrator.Data()
+		if verb != messages.VerbDataList && verb != messages.VerbDataVersions && verb != messages.VerbDataQuery || plane == nil {
+			authorized(w, r)
+			return
+		}
+		if _, err := s.writer(plane, r); err != nil {
+			s.failData(w, err)
 			return
 		}
 		next(w, r)

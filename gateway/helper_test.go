@@ -59,6 +59,8 @@ func (o *fakeOrchestrator) Do(ctx context.Context, v messages.Verb, p proto.Mess
 	return o.do(ctx, v, p, e)
 }
 
+func (o *fakeOrchestrator) Data() *actors.Data { return nil }
+
 func (o *fakeOrchestrator) Ready() bool                 { return !o.notReady.Load() }
 func (o *fakeOrchestrator) PingInterval() time.Duration { return o.interval }
 

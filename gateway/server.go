@@ -33,6 +33,8 @@ type Server struct {
 	runtime      *prometheus.Registry
 	clock        func() time.Duration
 	buffers      sync.Pool
+	uploads      slots
+	downloads    slots
 
 	// streams ends when Shutdown begins: requests that answer as long as a run lasts end with it.
 	streams context.Context //nolint:containedctx // it ends with the server's life, not with a caller's
@@ -71,6 +73,8 @@ func New(cfg Config) (*Server, error) {
 		runtime:      newRuntimeRegistry(),
 		clock:        func() time.Duration { return time.Since(start) },
 		conns:        map[*conn]struct{}{},
+		uploads:      newSlots(maxUploads),
+		downloads:    newSlots(maxDownloads),
 	}
 	s.streams, s.stop = context.WithCancelCause(context.Background())
 	s.listener = &wireListener{Listener: base, clock: s.clock, buffers: &s.buffers}
@@ -208,7 +212,7 @@ func (s *Server) allConns() []*conn {
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+messages.Path, s.sameOrigin(s.connect))
-	mux.HandleFunc("/v1/rpc/{verb}", s.sameOrigin(s.authorized(s.rpc)))
+	mux.HandleFunc("/v1/rpc/{verb}", s.sameOrigin(s.mayCall(s.rpc)))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	metrics := s.metrics
@@ -219,5 +223,5 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, messages.Faultf(messages.CodeNotFound, "nothing is served as %s %s", r.Method, r.URL.Path))
 	})
-	return s.recovered(mux)
+	return s.recovered(s.dataFirst(mux))
 }

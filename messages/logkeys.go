@@ -30,4 +30,5 @@ const (
 	KeyNeeded   = "needed"
 	KeySignal   = "signal"
 	KeyCommand  = "command"
+	KeyBody     = "body"
 )

@@ -23,6 +23,7 @@ type Dispatch struct {
 	w *Worker
 
 	// Guarded by the worker's mutex.
+	credential        string
 	frame             string    // the id of its frames: dispatch/generation, as of now
 	waiting           bool      // the orchestrator has not said yet whether it goes on
 	fence             time.Time // when its keeper kills it, unless it goes on before; zero: never

@@ -348,6 +348,7 @@ func (w *Worker) takeDispatch(lease string, p *messages.DispatchParams) {
 			}
 			d.acked = max(d.acked, p.GetOutputFromOffset())
 			d.goOn(p.GetGeneration())
+			d.credential = p.GetCredential()
 		}
 		w.mu.Unlock()
 		d.sayAgain()
@@ -359,7 +360,7 @@ func (w *Worker) takeDispatch(lease string, p *messages.DispatchParams) {
 		return
 	}
 	w.seq = p.GetSeq()
-	d := &Dispatch{Lease: lease, frame: lease, Params: p, w: w, cancelled: w.early[lease]}
+	d := &Dispatch{Lease: lease, frame: lease, Params: p, credential: p.GetCredential(), w: w, cancelled: w.early[lease]}
 	w.dispatches = append(w.dispatches, d)
 	w.known[lease] = d
 	handler := w.is.onDispatch

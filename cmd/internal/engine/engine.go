@@ -293,3 +293,11 @@ func (d *deferredOrchestrator) Metrics(ctx context.Context) (actors.Metrics, err
 	}
 	return actors.Metrics{}, d.notReady()
 }
+
+// Data implements actors.Orchestrator.
+func (d *deferredOrchestrator) Data() *actors.Data {
+	if s := d.system.Load(); s != nil {
+		return s.Data()
+	}
+	return nil
+}
