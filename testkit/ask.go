@@ -78,6 +78,12 @@ func (f *Fleet) Show(run string) *messages.RunItem {
 	return ask[*messages.RunItem](f, messages.VerbRunShow, &messages.RunShowParams{RunId: run})
 }
 
+// RunList lists every run that is known, the newest first.
+func (f *Fleet) RunList() []*messages.RunSummary {
+	f.t.Helper()
+	return ask[*messages.RunListResult](f, messages.VerbRunList, &messages.RunListParams{}).GetItems()
+}
+
 // Metrics are the orchestrator's numbers.
 func (f *Fleet) Metrics() actors.Metrics {
 	f.t.Helper()

@@ -329,13 +329,19 @@ func (b *books) actors() {
 // executions: no step ran on two workers at once. A worker kills its step before the orchestrator may give up on it.
 func (b *books) executions() {
 	b.f.mu.Lock()
-	workers := b.f.workers
+	workers, agents := b.f.workers, b.f.agents
 	b.f.mu.Unlock()
-	type span struct {
-		worker   string
-		from, to time.Time
-	}
 	spans := make(map[string][]span)
+	for _, a := range agents {
+		a.mu.Lock()
+		for _, s := range a.spans {
+			if s.to.IsZero() {
+				s.to = b.now
+			}
+			spans[s.step] = append(spans[s.step], s)
+		}
+		a.mu.Unlock()
+	}
 	for _, w := range workers {
 		w.mu.Lock()
 		for _, d := range w.dispatches {
@@ -351,7 +357,7 @@ func (b *books) executions() {
 			}
 			p := d.Params
 			key := strings.Join([]string{p.GetRunId(), p.GetJob(), p.GetStep()}, "/")
-			spans[key] = append(spans[key], span{w.name, d.acceptedAt, to})
+			spans[key] = append(spans[key], span{step: key, worker: w.name, from: d.acceptedAt, to: to})
 		}
 		w.mu.Unlock()
 	}

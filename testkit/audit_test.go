@@ -20,6 +20,7 @@ type recorder struct {
 	testing.TB
 	mu       sync.Mutex
 	errors   []string
+	logs     []string
 	cleanups []func()
 }
 
@@ -37,9 +38,16 @@ func (r *recorder) Failed() bool {
 
 func (r *recorder) Helper() {}
 
-func (r *recorder) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	panic(fmt.Sprintf(format, args...))
+}
 
-func (r *recorder) Logf(string, ...any) {}
+func (r *recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logs = append(r.logs, fmt.Sprintf(format, args...))
+}
 
 func (r *recorder) Cleanup(fn func()) { r.cleanups = append(r.cleanups, fn) }
 

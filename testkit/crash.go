@@ -12,12 +12,26 @@ import (
 	"github.com/swampd/swampd/persistence/memstore"
 )
 
+// A CrashOption says what else a crash does.
+type CrashOption func(*crash)
+
+type crash struct{ tail int }
+
+// LosingTail has the disk lose the last batches of commits, up to 64 of them, that it had said were written: as after a
+// restore from a backup, or on a disk that lies. Who was told of them was told too much: runs are followed anew, and a step
+// may run twice, as no worker can know.
+func LosingTail(batches int) CrashOption { return func(c *crash) { c.tail = batches } }
+
 // Crash ends the orchestrator as the death of its process would: what was committed stays, whether or not somebody was
 // told, and every connection is cut.
-func (f *Fleet) Crash() {
+func (f *Fleet) Crash(options ...CrashOption) {
 	f.t.Helper()
+	var c crash
+	for _, o := range options {
+		o(&c)
+	}
 	f.mu.Lock()
-	system, store, workers := f.system, f.store, f.workers
+	system, store := f.system, f.store
 	f.system = nil
 	f.dies(messages.Faultf(messages.CodeUnavailable, "the orchestrator has died"))
 	f.mu.Unlock()
@@ -26,18 +40,27 @@ func (f *Fleet) Crash() {
 		return
 	}
 	snapshot := store.Crash()
-	for _, w := range workers {
-		w.cut() // nothing that a dead process still says may arrive
-	}
+	f.trace.say("the orchestrator dies")
+	f.severAll()                                                       // nothing that a dead process still says may arrive
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime) // not the test's: it may be its end
 	defer cancel()
 	if err := errors.Join(system.Stop(ctx), store.Close()); err != nil {
 		f.t.Errorf("testkit: crash: %v", err)
 	}
+	if c.tail > 0 {
+		snapshot = snapshot.Behind(min(c.tail, snapshot.Remembered()))
+		f.settings.twice = true
+	}
 	f.mu.Lock()
 	f.snapshot = snapshot
 	f.crashes++
+	runs := f.runs
 	f.mu.Unlock()
+	if c.tail > 0 {
+		for _, r := range runs {
+			r.rewind()
+		}
+	}
 }
 
 // Stop ends the orchestrator in an orderly way, as its process does when it is asked to: everybody is told.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/persistence"
 	"github.com/swampd/swampd/persistence/memstore"
 )
 
@@ -30,6 +32,8 @@ type Fleet struct {
 	wg       sync.WaitGroup
 	log      *slog.Logger
 	lines    *logLines
+	trace    trace
+	disk     Disk
 
 	mu       sync.Mutex
 	system   *actors.System  // nil while it is down
@@ -40,6 +44,7 @@ type Fleet struct {
 	crashes  int
 	boots    bell
 	workers  []*Worker
+	agents   []*Agent
 	runs     []*Run
 	numbers  map[string]int
 	crashIn  int // batches to go; 0 and below: none
@@ -55,6 +60,8 @@ func Start(t testing.TB, options ...Option) *Fleet {
 	for _, o := range options {
 		o(&f.settings)
 	}
+	f.disk.f, f.disk.space = f, persistence.Space{Free: math.MaxUint64}
+	f.trace.most = f.settings.trace
 	if f.settings.log == nil {
 		f.settings.log = slog.NewTextHandler(f.lines, &slog.HandlerOptions{Level: slog.LevelDebug})
 	}
@@ -73,11 +80,18 @@ func (f *Fleet) boot() error {
 	if journal.Logger == nil {
 		journal.Logger = f.log
 	}
-	journal.After = f.watchCommits(journal.After)
+	if journal.Remember == 0 {
+		journal.Remember = remembered
+	}
+	journal.Before = f.disk.stage("before", journal.Before)
+	journal.After = f.disk.stage("after", f.watchCommits(journal.After))
 	store, err := memstore.Open(f.snapshot, journal)
 	if err != nil {
 		return err
 	}
+	f.disk.mu.Lock()
+	store.SetSpace(f.disk.space)
+	f.disk.mu.Unlock()
 	system, err := actors.Start(f.ctx, actors.Config{
 		Journal: store, Logger: f.log, QueueTimeout: f.settings.queueTimeout, Grace: f.settings.grace,
 		ShipEnv: f.settings.shipEnv, LoopbackSlots: f.settings.loopback, Version: version, Hook: f.hook(),
@@ -90,17 +104,22 @@ func (f *Fleet) boot() error {
 	f.mu.Lock()
 	f.system, f.store = system, store
 	f.alive, f.dies = context.WithCancelCause(f.ctx)
+	alive := f.alive
 	f.mu.Unlock()
+	if f.settings.supervise > 0 {
+		f.run(func() { f.supervise(system, alive.Done()) })
+	}
 	f.boots.ring()
 	return nil
 }
 
 func (f *Fleet) hook() func(actors.Point) {
 	hooks := f.settings.hooks
-	if len(hooks) == 0 {
+	if len(hooks) == 0 && f.settings.trace == 0 {
 		return nil
 	}
 	return func(p actors.Point) {
+		f.trace.point(p)
 		for _, h := range hooks {
 			h(f, p)
 		}
@@ -150,6 +169,19 @@ func (f *Fleet) run(fn func()) {
 	}
 }
 
+// severAll cuts every connection of a worker.
+func (f *Fleet) severAll() {
+	f.mu.Lock()
+	workers, agents := f.workers, f.agents
+	f.mu.Unlock()
+	for _, w := range workers {
+		w.cut()
+	}
+	for _, a := range agents {
+		a.sever()
+	}
+}
+
 // patience bounds what the test waits for.
 func (f *Fleet) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.ctx, f.settings.patience)
@@ -160,14 +192,14 @@ func (f *Fleet) end() {
 	if f.System() != nil && !f.t.Failed() {
 		f.Audit()
 	}
+	if f.t.Failed() {
+		f.show()
+	}
 	f.cancel()
 	f.mu.Lock()
 	f.ended = true
-	workers := f.workers
 	f.mu.Unlock()
-	for _, w := range workers {
-		w.cut()
-	}
+	f.severAll()
 	f.wg.Wait()
 	f.mu.Lock()
 	system, store := f.system, f.store
@@ -181,9 +213,6 @@ func (f *Fleet) end() {
 	}
 	f.awaitThrottle()
 	if f.t.Failed() {
-		for _, r := range f.runs {
-			f.t.Logf("story of %s:\n%s", r.ID, r)
-		}
 		f.t.Logf("log of the orchestrator:\n%s", f.lines)
 	}
 }

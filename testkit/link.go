@@ -106,6 +106,10 @@ func (w *Worker) dial(ctx context.Context, forget bool) error {
 		return err
 	}
 	l := &link{Socket: socket, answers: make(map[string]chan *messages.Frame)}
+	w.mu.Lock()
+	socket.name = w.is.name
+	socket.Delay(w.is.delay)
+	w.mu.Unlock()
 	result, err := w.enroll(ctx, l, forget)
 	if err != nil {
 		l.Close()
@@ -137,11 +141,11 @@ func (w *Worker) enroll(ctx context.Context, l *link, forget bool) (*messages.En
 	frame := &messages.Frame{Id: "enroll", Body: &messages.Frame_Request{
 		Request: messages.NewRequest(messages.VerbWorkerEnroll, w.introduction(forget)),
 	}}
-	if err := l.end.Write(ctx, frame); err != nil {
+	if err := l.write(ctx, frame); err != nil {
 		return nil, err
 	}
 	for {
-		frame, err := l.end.Read(ctx)
+		frame, err := l.Read(ctx)
 		switch {
 		case err != nil:
 			return nil, err
@@ -157,8 +161,8 @@ func (w *Worker) introduction(forget bool) *messages.EnrollParams {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := &messages.EnrollParams{
-		Token: w.is.token, MachineId: w.is.machine, InstanceUuid: w.is.instance, ProtocolMin: messages.ProtocolMin,
-		ProtocolMax: messages.ProtocolVersion, Version: version, Platform: w.is.platform, Arch: w.is.arch,
+		Token: w.is.token, MachineId: w.is.machine, InstanceUuid: w.is.instance, ProtocolMin: w.is.protocolMin,
+		ProtocolMax: w.is.protocolMax, Version: version, Platform: w.is.platform, Arch: w.is.arch,
 		Labels: messages.LabelsOf(w.is.labels).Proto(), Capacity: int32(w.is.capacity), DispatchSeq: w.seq,
 		Intent: string(messages.IntentNone),
 	}
@@ -235,7 +239,7 @@ func (w *Worker) unfinished() []*Dispatch {
 // read handles what comes over a link until its end. A persistent worker then dials again.
 func (w *Worker) read(l *link) {
 	for {
-		frame, err := l.end.Read(w.f.ctx)
+		frame, err := l.Read(w.f.ctx)
 		if err != nil {
 			w.ended(l, err)
 			return

@@ -28,12 +28,14 @@ type settings struct {
 	log          slog.Handler
 	faults       bool // the test breaks things on purpose
 	everyCommit  bool
+	trace        int
+	supervise    time.Duration
 	jitter       bool
 	twice        bool
 }
 
 func defaults() settings {
-	s := settings{queueTimeout: time.Minute, grace: time.Minute, patience: 20 * time.Second}
+	s := settings{queueTimeout: time.Minute, grace: time.Minute, patience: 20 * time.Second, trace: traceKept}
 	if inBubble() {
 		s.patience = time.Hour
 	}
@@ -98,11 +100,17 @@ func WithJournal(options memstore.Options) Option {
 	return func(s *settings) { s.journal = options }
 }
 
+// WithTrace sets how many lines of the trace are kept, which is shown when the test fails. Default: 200. 0 is none.
+func WithTrace(lines int) Option { return func(s *settings) { s.trace = lines } }
+
 // WithLog sends the orchestrator's log to h. Without it, the last part of the log is shown when the test has failed.
 func WithLog(h slog.Handler) Option { return func(s *settings) { s.log = h } }
 
 // beforeAll is the stage of a Point before anything has been decided.
 const beforeAll = "received"
+
+// decidedStage is the stage of a Point before the commit.
+const decidedStage = "decided"
 
 // WithJitter delays each actor before and after each commit by up to most, by chance from a seed: who comes first changes with the
 // seed. In a bubble it costs no time.

@@ -87,7 +87,6 @@ func (f *Fleet) die(while time.Duration) bool {
 		return false
 	}
 	f.store.Crash()
-	workers := f.workers
 	f.wg.Go(func() {
 		f.Crash()
 		if f.sleep(while) {
@@ -95,19 +94,20 @@ func (f *Fleet) die(while time.Duration) bool {
 		}
 	})
 	f.mu.Unlock()
-	for _, w := range workers {
-		w.cut() // nothing that the process still says may arrive
-	}
+	f.severAll() // nothing that the process still says may arrive
 	return true
 }
 
 // Cut cuts every connection. It may be called at a place.
 func (f *Fleet) Cut() {
 	f.mu.Lock()
-	workers := f.workers
+	workers, agents := f.workers, f.agents
 	f.mu.Unlock()
 	for _, w := range workers {
 		w.Drop()
+	}
+	for _, a := range agents {
+		a.Drop()
 	}
 }
 

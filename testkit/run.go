@@ -61,6 +61,18 @@ func (f *Fleet) Follow(id string) *Run {
 	return r
 }
 
+// rewind forgets what was told of the run, and follows it from its beginning: the journal may have lost some of it. The
+// orchestrator is down.
+func (r *Run) rewind() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	again := r.status != "" || r.lost != nil
+	r.events, r.taken, r.seq, r.cursors, r.status, r.lost = nil, nil, 0, make(map[string]uint32), "", nil
+	if again {
+		r.f.run(r.follow)
+	}
+}
+
 // follow watches the run, and goes on where it was after the orchestrator has come back.
 func (r *Run) follow() {
 	for {

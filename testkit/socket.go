@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/gateway"
@@ -12,8 +13,11 @@ import (
 // Socket is a bare connection, for a peer that does what the test wants.
 type Socket struct {
 	f    *Fleet
+	name string // whose it is, for the trace
 	end  *gateway.PipeEnd
 	half atomic.Bool // nothing gets through any more, and neither end knows
+	// What is on its way in each direction, while frames take time.
+	up, down lane
 }
 
 // Socket opens a connection on which nothing has been said yet. It is closed with the test.
@@ -47,10 +51,26 @@ func (f *Fleet) Dial(ctx context.Context, info actors.ConnInfo) (*Socket, error)
 }
 
 // Send sends a frame; on a socket that is closed or half open it is lost.
-func (s *Socket) Send(frame *messages.Frame) {
-	if !s.half.Load() {
-		_ = s.end.Write(context.WithoutCancel(s.f.ctx), frame)
+func (s *Socket) Send(frame *messages.Frame) { _ = s.write(context.WithoutCancel(s.f.ctx), frame) }
+
+// write is Send with a context, for who wants to know.
+func (s *Socket) write(ctx context.Context, frame *messages.Frame) error {
+	if s.half.Load() {
+		return nil
 	}
+	s.f.trace.frame(s.name, "->", frame)
+	return s.up.send(s.f, frame, func(f *messages.Frame) error {
+		if s.half.Load() {
+			return nil
+		}
+		return s.end.Write(ctx, f)
+	})
+}
+
+// Delay has each frame that is sent from now on take that long, in either direction. 0 ends it.
+func (s *Socket) Delay(d time.Duration) {
+	s.up.take(d)
+	s.down.take(d)
 }
 
 // Receive waits for the next frame; the error is why the socket was closed.
@@ -89,10 +109,17 @@ type weatherConn struct {
 
 // Send implements [actors.Conn].
 func (c weatherConn) Send(f *messages.Frame) error {
-	if c.socket.half.Load() {
+	s := c.socket
+	if s.half.Load() {
 		return nil
 	}
-	return c.Conn.Send(f)
+	s.f.trace.frame(s.name, "<-", f)
+	return s.down.send(s.f, f, func(f *messages.Frame) error {
+		if s.half.Load() {
+			return nil
+		}
+		return c.Conn.Send(f)
+	})
 }
 
 // Ping implements [actors.Conn].
@@ -101,5 +128,7 @@ func (c weatherConn) Ping(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
+	c.socket.up.pass(ctx)
+	c.socket.down.pass(ctx)
 	return c.Conn.Ping(ctx)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/worker"
 )
 
 // A WorkerOption describes a scripted worker: [Labels], [Capacity], and what the functions of this file return.
@@ -28,6 +29,11 @@ type description struct {
 	persistent               bool
 	obedient                 bool
 	onDispatch               func(*Dispatch)
+	name                     string // what the test calls it
+	delay                    time.Duration
+	protocolMin, protocolMax int32
+	models                   map[string]worker.Model // of an Agent
+	configure                []func(*worker.Config)  // of an Agent
 }
 
 // order is what the orchestrator wants of a worker.
@@ -72,6 +78,16 @@ func Remote(address string) WorkerOption {
 
 // Draining has the worker enroll as one that drains because of a signal.
 func Draining() WorkerOption { return workerOption(func(d *description) { d.draining = true }) }
+
+// Speaks has the worker offer these versions of the protocol. Default: what this build speaks.
+func Speaks(oldest, newest int32) WorkerOption {
+	return workerOption(func(d *description) { d.protocolMin, d.protocolMax = oldest, newest })
+}
+
+// Delayed has each frame take that long, in either direction.
+func Delayed(by time.Duration) WorkerOption {
+	return workerOption(func(d *description) { d.delay = by })
+}
 
 // Persistent has the worker dial again, a second later, whenever it has lost its connection other than by Drop.
 func Persistent() WorkerOption { return workerOption(func(d *description) { d.persistent = true }) }
@@ -130,6 +146,8 @@ type Worker struct {
 	next       int
 	seq        uint32
 	requests   int
+	dead       bool // its process has died
+	moved      int  // how many moves of its script it has made
 }
 
 // Worker enrolls a worker with a token of its name and fails the test if it is refused.
@@ -153,17 +171,7 @@ func (f *Fleet) Loopback(options ...WorkerOption) *Worker {
 // answer dials again, as a real one does.
 func (f *Fleet) Enroll(name string, options ...WorkerOption) (*Worker, error) {
 	f.t.Helper()
-	n := f.number("worker")
-	is := description{
-		machine: fmt.Sprintf("machine-%d", n), instance: fmt.Sprintf("instance-%d", n), remote: fmt.Sprintf("192.0.2.%d:7", n%250),
-		platform: "linux", arch: "amd64", capacity: 1,
-	}
-	for _, o := range options {
-		o.describe(&is)
-	}
-	if is.token == "" && !is.loopback {
-		is.token = f.Token(name)
-	}
+	is := f.describe(name, options)
 	w := &Worker{f: f, is: is, known: make(map[string]*Dispatch), early: make(map[string]bool)}
 	ctx, cancel := f.patience()
 	defer cancel()
@@ -174,6 +182,24 @@ func (f *Fleet) Enroll(name string, options ...WorkerOption) (*Worker, error) {
 	f.workers = append(f.workers, w)
 	f.mu.Unlock()
 	return w, nil
+}
+
+// describe is what the options say of a worker, and the defaults.
+func (f *Fleet) describe(name string, options []WorkerOption) description {
+	f.t.Helper()
+	n := f.number("worker")
+	is := description{
+		name: name, protocolMin: messages.ProtocolMin, protocolMax: messages.ProtocolVersion,
+		machine: fmt.Sprintf("machine-%d", n), instance: fmt.Sprintf("instance-%d", n), remote: fmt.Sprintf("192.0.2.%d:7", n%250),
+		platform: "linux", arch: "amd64", capacity: 1,
+	}
+	for _, o := range options {
+		o.describe(&is)
+	}
+	if is.token == "" && !is.loopback {
+		is.token = f.Token(name)
+	}
+	return is
 }
 
 // Name is what the orchestrator calls the worker.
@@ -206,6 +232,29 @@ func (w *Worker) HalfOpen() {
 	defer w.mu.Unlock()
 	if w.link != nil {
 		w.link.HalfOpen()
+	}
+}
+
+// Delay has each frame take that long from now on, in either direction, over later connections too. 0 ends it.
+func (w *Worker) Delay(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.is.delay = d
+	if w.link != nil {
+		w.link.Delay(d)
+	}
+}
+
+// Die ends the worker as the death of its process does: it knows nothing any more, and comes back, with Reconnect, as
+// another instance.
+func (w *Worker) Die() {
+	w.Drop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+	for _, d := range w.unfinished() {
+		w.abort(d)
+		d.endedAt = time.Now()
 	}
 }
 
@@ -244,6 +293,11 @@ func (w *Worker) TryReconnect(options ...ReconnectOption) error {
 	for _, o := range options {
 		o(&r)
 	}
+	w.mu.Lock()
+	if w.dead {
+		r.instance, r.forget, w.dead = "new", true, false
+	}
+	w.mu.Unlock()
 	if r.draining {
 		w.mu.Lock()
 		w.is.draining = true
@@ -349,10 +403,8 @@ func (w *Worker) obey(o order, unable bool) {
 	if w.is.draining = o.action == "drain" || unable; w.is.draining {
 		p.Intent, p.Reason = string(messages.IntentDraining), "drain was asked for"
 	}
-	w.requests++
-	id := fmt.Sprintf("request-%d", w.requests)
 	w.mu.Unlock()
-	w.Send(&messages.Frame{Id: id, Body: &messages.Frame_Request{Request: messages.NewRequest(messages.VerbWorkerStatus, p)}})
+	w.status(p)
 	w.Send(&messages.Frame{Id: o.id, Body: &messages.Frame_Response{
 		Response: messages.NewResponse(messages.VerbWorkerOrder, &messages.OrderResult{}),
 	}})
@@ -422,6 +474,15 @@ func (w *Worker) say(p *messages.StatusParams) {
 		}
 		return
 	}
+}
+
+// status reports a status, and does not wait for the answer.
+func (w *Worker) status(p *messages.StatusParams) {
+	w.mu.Lock()
+	w.requests++
+	id := fmt.Sprintf("request-%d", w.requests)
+	w.mu.Unlock()
+	w.Send(&messages.Frame{Id: id, Body: &messages.Frame_Request{Request: messages.NewRequest(messages.VerbWorkerStatus, p)}})
 }
 
 // sayAgain is how long a worker waits for the answer to its status.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,11 @@ type Config struct {
 	Dial func(context.Context) (Link, error)
 	// MachineID is the machine's durable id. Empty is the one in CacheDir, which is locked while the worker runs.
 	MachineID string
+	// Clock is what the fences of steps are read on. nil is [FenceClock], which runs on while the machine sleeps; a worker
+	// in virtual time needs another one.
+	Clock func() time.Duration
+	// Jitter returns a number from 0 to 1, without 1, for each pause before it connects again. nil is chance.
+	Jitter func() float64
 	// Logger gets what is not an event. nil drops it.
 	Logger *slog.Logger
 	// OnEvent gets the events of the worker's life, one at a time and in order. It should not block for long, as steps
@@ -78,6 +84,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = FenceClock
+	}
+	if c.Jitter == nil {
+		c.Jitter = rand.Float64
 	}
 	if c.CacheDir == "" && (c.MachineID == "" || c.Executor == nil) {
 		dir, err := DefaultCacheDir()
@@ -145,17 +157,17 @@ type Agent struct {
 	events   sync.Mutex // so that OnEvent is never called concurrently
 
 	performing sync.WaitGroup
-	clock      func() time.Duration // FenceClock
-	toSend     chan struct{}        // for the writer: there is something to send
-	changed    chan struct{}        // for serve and abandon: look again
-	leaving    context.Context      //nolint:containedctx // it ends when there is no reason to connect any more; it is Run's
-	leave      context.CancelFunc   // ends leaving
-	gone       context.Context      //nolint:containedctx // it ends when the worker leaves whatever is owed; it is Run's
-	goNow      context.CancelFunc   // ends gone
-	flushing   *time.Timer          // runs flush
-	repeating  *time.Timer          // runs repeat
-	ageing     *time.Timer          // runs age
-	fencing    *time.Timer          // runs fenceOff
+	clock      func() time.Duration
+	toSend     chan struct{}      // for the writer: there is something to send
+	changed    chan struct{}      // for serve and abandon: look again
+	leaving    context.Context    //nolint:containedctx // it ends when there is no reason to connect any more; it is Run's
+	leave      context.CancelFunc // ends leaving
+	gone       context.Context    //nolint:containedctx // it ends when the worker leaves whatever is owed; it is Run's
+	goNow      context.CancelFunc // ends gone
+	flushing   *time.Timer        // runs flush
+	repeating  *time.Timer        // runs repeat
+	ageing     *time.Timer        // runs age
+	fencing    *time.Timer        // runs fenceOff
 
 	mu          sync.Mutex
 	begun       bool
@@ -202,7 +214,7 @@ func New(cfg Config) (*Agent, error) {
 			capacity: cfg.Concurrency, limit: cfg.MaxDispatches, idleFor: cfg.IdleTimeout, uptime: cfg.MaxUptime,
 			bound: cfg.DrainTimeout, mode: cfg.DrainMode,
 		}),
-		out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{}, pipes: map[string]*pipe{}, clock: FenceClock,
+		out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{}, pipes: map[string]*pipe{}, clock: cfg.Clock,
 	}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -64,7 +63,7 @@ func (a *Agent) run() (StopReason, error) {
 		if reason, may := a.mayGo(); may {
 			return reason, a.lastWords(reason)
 		}
-		pause := wait.next(rand.Float64())
+		pause := wait.next(a.cfg.Jitter())
 		if left, ok := a.timeLeft(); ok {
 			pause = hurried(pause, left)
 		}

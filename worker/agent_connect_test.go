@@ -123,6 +123,25 @@ func TestAgent_BacksOffWithJitter(t *testing.T) {
 	})
 }
 
+func TestAgent_BacksOffAsItsConfigSays(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startAgent(t, succeed, func(c *Config) { c.Jitter = func() float64 { return 0.5 } })
+		o.refuse = func(try int) error {
+			if try <= 8 {
+				return errDialled
+			}
+			return nil
+		}
+		o.run()
+		o.enrolled()
+		for i, want := range []float64{0.5, 1, 2, 4, 8, 15, 15, 15} {
+			if pause := o.dials[i+1].Sub(o.dials[i]).Seconds(); pause != want {
+				t.Errorf("pause %d is %v s, want %v s", i, pause, want)
+			}
+		}
+	})
+}
+
 func TestAgent_StopsAtPermanentRefusals(t *testing.T) {
 	tests := []struct {
 		code   messages.Code

@@ -45,6 +45,9 @@ func (s Snapshot) Behind(n int) Snapshot {
 	return Snapshot{root: s.past[at], past: s.past[:at:at], output: s.output, blobs: s.blobs}
 }
 
+// Remembered is how many batches behind the snapshot can go.
+func (s Snapshot) Remembered() int { return len(s.past) }
+
 // Store is a journal in memory. It has to be closed, also after a crash.
 type Store struct {
 	*persistence.Store
