@@ -10,6 +10,8 @@ import (
 	"hash"
 	"io"
 	"time"
+
+	"github.com/swampd/swampd/messages"
 )
 
 // A backup is one stream, integers little endian, numbers where not said otherwise unsigned varints:
@@ -25,22 +27,26 @@ import (
 //	     hash of the head (8 bytes), time (8 bytes, nanoseconds since 1970), store id (the rest)
 //	'R'  one key of the store: length of the key, key, value (the rest), in key order
 //	'O'  one chunk of output: offset, time (8 bytes), length and bytes of dispatch and of stream, data (the rest)
-//	'E', the last entry: number of 'R' and of 'O' entries, SHA-256 of all bytes before this entry
+//	'B'  one piece of a body: where it begins, length and bytes of the body's key, data (the rest); the first piece of a
+//	     body begins at 0, and each one where the one before ended
+//	'E', the last entry: number of 'R', of 'O' and of 'B' entries, number of bodies that records name and that were not
+//	     there as a whole, SHA-256 of all bytes before this entry
 //
-// Nothing follows the last entry. The values are those of the engine, with checksums of their own.
+// Nothing follows the last entry. Format 1 has no 'B', and neither of the last two numbers. The values are those of the engine, with checksums of their own.
 const (
 	backupMagic  = "swampd backup\n"
-	backupFormat = 1
+	backupFormat = 2
 
 	entryHeader = 'H'
 	entryRecord = 'R'
 	entryOutput = 'O'
+	entryBody   = 'B'
 	entryEnd    = 'E'
 
 	entryPrefix = 4 + 4 + 1
 	// maxEntry is above whatever a commit or a chunk can hold, so that a damaged length is found out.
 	maxEntry = 16 << 20
-	// backupPage is how much output of one dispatch is read at a time.
+	// backupPage is how much output of one dispatch, or of one body, is read at a time.
 	backupPage = 256 << 10
 )
 
@@ -54,14 +60,19 @@ type BackupInfo struct {
 	Head       Head
 	Time       time.Time
 
-	Records uint64 // keys of the store, its own included
-	Chunks  uint64 // of output
-	Bytes   uint64 // of the whole stream
-	Digest  string // SHA-256 of the whole stream, in hexadecimal
+	Records  uint64 // keys of the store, its own included
+	Chunks   uint64 // of output
+	Bodies   uint64
+	Pieces   uint64 // of bodies
+	InBodies uint64 // bytes of Bytes that are in bodies
+	// Absent is how many bodies records name that were not there as a whole: the backup has what there was.
+	Absent uint64
+	Bytes  uint64 // of the whole stream
+	Digest string // SHA-256 of the whole stream, in hexadecimal
 }
 
 // Backup implements [Journal]. The records are those of one moment. The logs of output are read after them, so that they
-// hold at least what the records say that they do.
+// hold at least what the records say that they do, and so are the bodies that these records name.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 	if err := s.enter(); err != nil {
 		return BackupInfo{}, err
@@ -70,7 +81,8 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 	s.backups.begin()
 	defer s.backups.end()
 	out := newBackupWriter(w)
-	if err := s.backupRecords(ctx, out); err != nil {
+	bodies, err := s.backupRecords(ctx, out)
+	if err != nil {
 		return BackupInfo{}, fmt.Errorf("back up the records: %w", err)
 	}
 	logs, err := s.output.List()
@@ -82,14 +94,20 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 			return BackupInfo{}, fmt.Errorf("back up the output of %q: %w", dispatch, err)
 		}
 	}
+	for _, ref := range bodies {
+		if err := s.backupBody(ctx, out, ref); err != nil {
+			return BackupInfo{}, fmt.Errorf("back up the body of %s: %w", ref.Owner, err)
+		}
+	}
 	if err := out.end(); err != nil {
 		return BackupInfo{}, fmt.Errorf("write the end of the backup: %w", err)
 	}
 	return out.info, nil
 }
 
-func (s *Store) backupRecords(ctx context.Context, out *backupWriter) error {
-	return s.engine.View(func(r Reader) error {
+// backupRecords returns the bodies that the records name.
+func (s *Store) backupRecords(ctx context.Context, out *backupWriter) (bodies []BlobRef, err error) {
+	err = s.engine.View(func(r Reader) error {
 		meta, err := readMeta(r)
 		if err != nil {
 			return err
@@ -97,6 +115,12 @@ func (s *Store) backupRecords(ctx context.Context, out *backupWriter) error {
 		out.header(meta, s.committer.now())
 		err = r.Scan(nil, nil, false, func(key, value []byte) bool {
 			out.record(key, value)
+			if mayNameBlob(key) {
+				if ref, named, err := blobRefAt(key, value); err == nil && named { // else it is set aside by the one who reads it
+					ref.Digest = nil
+					bodies = append(bodies, ref)
+				}
+			}
 			if ctx.Err() != nil {
 				out.fail(context.Cause(ctx))
 			}
@@ -107,6 +131,40 @@ func (s *Store) backupRecords(ctx context.Context, out *backupWriter) error {
 		}
 		return out.err
 	})
+	return bodies, err
+}
+
+// backupBody writes as much of a body as its record names. One that is damaged does not keep the rest from being backed up.
+func (s *Store) backupBody(ctx context.Context, out *backupWriter, ref BlobRef) error {
+	absent := func(err error) error {
+		out.info.Absent++
+		s.quarantine.logger.Warn("a body is not whole in the backup", messages.KeyErr, fmt.Errorf("%s: body %s: %w", ref.Owner, ref.Key, err))
+		return nil
+	}
+	if !IsBlobKey(ref.Key) {
+		return absent(fmt.Errorf("%q: %w", ref.Key, ErrNotFound))
+	}
+	r, err := s.blobs.Open(ref.Key)
+	if err != nil {
+		return absent(err)
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	page := make([]byte, min(backupPage, max(ref.Size, 1)))
+	for at := uint64(0); at < ref.Size || at == 0; {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		n, err := r.ReadAt(page[:min(uint64(len(page)), ref.Size-at)], int64(at))
+		if n == 0 && err != nil && ref.Size > 0 {
+			return absent(err)
+		}
+		out.piece(ref.Key, at, page[:n])
+		if out.err != nil || ref.Size == 0 {
+			return out.err
+		}
+		at += uint64(n)
+	}
+	return nil
 }
 
 func (s *Store) backupOutput(ctx context.Context, out *backupWriter, dispatch string) error {
@@ -201,10 +259,23 @@ func (b *backupWriter) chunk(dispatch string, c *Chunk) {
 	b.entry(entryOutput)
 }
 
+func (b *backupWriter) piece(key string, at uint64, data []byte) {
+	if b.info.Pieces++; at == 0 {
+		b.info.Bodies++
+	}
+	b.info.InBodies += uint64(len(data))
+	b.begin()
+	b.buf = binary.AppendUvarint(b.buf, at)
+	b.buf = appendString(b.buf, key)
+	b.buf = append(b.buf, data...)
+	b.entry(entryBody)
+}
+
 func (b *backupWriter) end() error {
 	b.begin()
-	b.buf = binary.AppendUvarint(b.buf, b.info.Records)
-	b.buf = binary.AppendUvarint(b.buf, b.info.Chunks)
+	for _, n := range [...]uint64{b.info.Records, b.info.Chunks, b.info.Pieces, b.info.Absent} {
+		b.buf = binary.AppendUvarint(b.buf, n)
+	}
 	b.buf = b.sum.Sum(b.buf)
 	b.entry(entryEnd)
 	if b.err == nil {

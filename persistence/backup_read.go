@@ -23,11 +23,14 @@ func badBackup(format string, args ...any) error {
 	return &BackupError{What: fmt.Sprintf(format, args...)}
 }
 
-// BackupEntry is a key of the store, or a chunk of output.
+// BackupEntry is a key of the store, a chunk of output, or a piece of a body.
 type BackupEntry struct {
 	Key, Value []byte
-	Dispatch   string // of the chunk; empty: it is a key
+	Dispatch   string // of the chunk; else empty
 	Chunk      Chunk
+	Body       string // the key of the body; else empty
+	At         uint64 // where the piece begins; at 0 begins the body
+	Piece      []byte
 }
 
 // ReadBackup reads a backup to its end and calls fn for each entry, whose bytes are valid during the call only. All of it
@@ -62,6 +65,8 @@ func ReadBackup(r io.Reader, fn func(BackupInfo, BackupEntry) error) (BackupInfo
 		case entryOutput:
 			b.info.Chunks++
 			e, err = b.chunk(payload)
+		case entryBody:
+			e, err = b.piece(payload)
 		case entryEnd:
 			return b.end(payload, sum)
 		default:
@@ -81,6 +86,10 @@ type backupReader struct {
 	sum  hash.Hash
 	buf  []byte
 	info BackupInfo
+
+	format uint64 // of the backup
+	body   string // whose piece came last
+	at     uint64 // where it ended
 }
 
 func (b *backupReader) damaged(what string) error {
@@ -135,8 +144,8 @@ func (b *backupReader) entry() (kind byte, payload []byte, err error) {
 
 func (b *backupReader) header(payload []byte) error {
 	d := decoder{rest: payload}
-	if format := d.uvarint(); !d.short && format != backupFormat {
-		return badBackup("it has backup format %d, this program knows %d: use the newer swampd", format, backupFormat)
+	if b.format = d.uvarint(); !d.short && (b.format == 0 || b.format > backupFormat) {
+		return badBackup("it has backup format %d, this program knows up to %d: use the newer swampd", b.format, backupFormat)
 	}
 	b.info.Format = int(d.uvarint())
 	b.info.Generation = d.uvarint()
@@ -176,12 +185,36 @@ func (b *backupReader) chunk(payload []byte) (e BackupEntry, err error) {
 	return e, nil
 }
 
+func (b *backupReader) piece(payload []byte) (e BackupEntry, err error) {
+	d := decoder{rest: payload}
+	e.At = d.uvarint()
+	e.Body = string(d.bytes())
+	e.Piece = d.rest
+	if e.At == 0 {
+		b.body, b.at = e.Body, 0
+		b.info.Bodies++
+	}
+	switch {
+	case d.short || !IsBlobKey(e.Body):
+		return e, b.damaged("a piece of a body is too short")
+	case e.Body != b.body || e.At != b.at || b.format < 2:
+		return e, b.damaged("a piece of a body is out of its place")
+	}
+	b.at += uint64(len(e.Piece))
+	b.info.Pieces++
+	b.info.InBodies += uint64(len(e.Piece))
+	return e, nil
+}
+
 // end checks the last entry; sum is that of all before it.
 func (b *backupReader) end(payload, sum []byte) (BackupInfo, error) {
 	d := decoder{rest: payload}
-	records, chunks := d.uvarint(), d.uvarint()
+	records, chunks, pieces := d.uvarint(), d.uvarint(), uint64(0)
+	if b.format >= 2 {
+		pieces, b.info.Absent = d.uvarint(), d.uvarint()
+	}
 	switch {
-	case d.short || records != b.info.Records || chunks != b.info.Chunks:
+	case d.short || records != b.info.Records || chunks != b.info.Chunks || pieces != b.info.Pieces:
 		return BackupInfo{}, b.damaged("entries are missing")
 	case string(d.rest) != string(sum):
 		return BackupInfo{}, b.damaged("its digest does not match")

@@ -11,18 +11,21 @@ import (
 // was backed up, and what was promised in those boots must not look like promises of the next ones.
 const restoreEpochs = 1 << 12
 
-// RestoreBackup reads a backup into an empty engine and empty logs of output. The store that it makes is one generation
-// above the backup's, and its epoch is above whatever the store has come to since. After an error neither may be used.
-func RestoreBackup(r io.Reader, engine Engine, output OutputLog) (BackupInfo, error) {
+// RestoreBackup reads a backup into an empty engine, empty logs of output and no bodies. The store that it makes is one generation
+// above the backup's, and its epoch is above whatever the store has come to since. After an error none of them may be used.
+func RestoreBackup(r io.Reader, engine Engine, output OutputLog, blobs Blobs) (BackupInfo, error) {
 	if meta, err := ReadMeta(engine); err != nil || meta.StoreID != "" {
 		return BackupInfo{}, errors.Join(errors.New("restore: the store is not empty"), err)
 	}
-	w := &restorer{engine: engine, output: output, limits: engine.Limits()}
+	w := &restorer{engine: engine, output: output, blobs: blobs, limits: engine.Limits()}
 	info, err := ReadBackup(r, w.take)
-	if err != nil {
-		return BackupInfo{}, err
+	if err == nil {
+		err = w.finish(info)
 	}
-	if err := w.finish(info); err != nil {
+	if err != nil {
+		if w.body != nil {
+			err = errors.Join(err, w.body.Discard())
+		}
 		return BackupInfo{}, err
 	}
 	return info, nil
@@ -32,17 +35,23 @@ func RestoreBackup(r io.Reader, engine Engine, output OutputLog) (BackupInfo, er
 type restorer struct {
 	engine Engine
 	output OutputLog
+	blobs  Blobs
 	limits Limits
 	batch  Batch
 
 	dispatch string
 	chunks   []Chunk
 	size     int // of chunks
+
+	body BlobFile // that is being written
 }
 
 func (w *restorer) take(_ BackupInfo, e BackupEntry) error {
-	if e.Dispatch != "" {
+	switch {
+	case e.Dispatch != "":
 		return w.takeChunk(e)
+	case e.Body != "":
+		return w.takePiece(e)
 	}
 	if key := string(e.Key); key == keyStore || key == keyHead { // they come last, and new
 		return nil
@@ -81,6 +90,34 @@ func (w *restorer) takeChunk(e BackupEntry) error {
 	return nil
 }
 
+// takePiece goes on with a body; ReadBackup has seen to it that the piece follows the one before.
+func (w *restorer) takePiece(e BackupEntry) (err error) {
+	if e.At == 0 {
+		if err := w.endBody(); err != nil {
+			return err
+		}
+		if w.body, err = w.blobs.Create(e.Body); err != nil {
+			w.body = nil
+			return fmt.Errorf("write body %s: %w", e.Body, err)
+		}
+	}
+	if _, err := w.body.Write(e.Piece); err != nil {
+		return fmt.Errorf("write body %s: %w", e.Body, err)
+	}
+	return nil
+}
+
+func (w *restorer) endBody() error {
+	if w.body == nil {
+		return nil
+	}
+	if err := w.body.Commit(); err != nil {
+		return fmt.Errorf("write a body: %w", err)
+	}
+	w.body = nil
+	return nil
+}
+
 // log writes the chunks that have been gathered.
 func (w *restorer) log() error {
 	if len(w.chunks) == 0 {
@@ -95,7 +132,7 @@ func (w *restorer) log() error {
 
 // finish writes the rest, and what the store says of itself at the very last: without it, there is none.
 func (w *restorer) finish(info BackupInfo) error {
-	if err := errors.Join(w.log(), w.apply()); err != nil {
+	if err := errors.Join(w.log(), w.endBody(), w.apply()); err != nil {
 		return err
 	}
 	meta := Meta{

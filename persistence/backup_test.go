@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// whole is a backup of one key and one chunk.
+// whole is a backup of one key, one chunk and one body.
 func whole() []byte {
 	var b bytes.Buffer
 	w := newBackupWriter(&b)
 	w.header(Meta{Format: 1, StoreID: "s", Generation: 1, Epoch: 2, Head: Head{Number: 3, Hash: 4}}, time.Unix(5, 6))
 	w.record([]byte("k"), []byte("v"))
 	w.chunk("d", &Chunk{Stream: "stdout", Data: []byte("x")})
+	w.piece(newBlobKey(1), 0, []byte("body"))
 	_ = w.end() // a buffer takes everything
 	return b.Bytes()
 }
@@ -26,8 +27,14 @@ func FuzzReadBackup(f *testing.F) {
 		entries := uint64(0)
 		info, err := ReadBackup(bytes.NewReader(data), func(_ BackupInfo, e BackupEntry) error {
 			entries++
-			if (e.Dispatch == "") == (len(e.Key) == 0) {
-				t.Errorf("an entry that is neither key nor output, or both: %+v", e)
+			is := 0
+			for _, kind := range []bool{e.Dispatch != "", len(e.Key) > 0, e.Body != ""} {
+				if kind {
+					is++
+				}
+			}
+			if is != 1 {
+				t.Errorf("an entry that is neither key nor output nor body, or more than one: %+v", e)
 			}
 			return nil
 		})
@@ -35,7 +42,7 @@ func FuzzReadBackup(f *testing.F) {
 		switch {
 		case err != nil && !errors.As(err, &bad):
 			t.Errorf("the backup is not at fault: %v", err)
-		case err == nil && (entries != info.Records+info.Chunks || info.Bytes != uint64(len(data))):
+		case err == nil && (entries != info.Records+info.Chunks+info.Pieces || info.Bytes != uint64(len(data))):
 			t.Errorf("%d entries in %d bytes: %+v", entries, len(data), info)
 		}
 	})

@@ -25,6 +25,8 @@ type CheckReport struct {
 	Wrong    int
 	// Acknowledged is, by dispatch, how far its log of output has to reach: workers were told that so much is durable.
 	Acknowledged map[string]uint64
+	// Bodies are what records say of the bodies that they name.
+	Bodies []BlobRef
 }
 
 // Find adds a finding.
@@ -40,7 +42,7 @@ func (c *CheckReport) Find(format string, args ...any) {
 func CheckStore(engine Engine) (CheckReport, error) {
 	c := checker{
 		report: CheckReport{Records: map[Kind]int{}, Acknowledged: map[string]uint64{}},
-		runs:   map[string]bool{}, owners: map[string]string{},
+		runs:   map[string]bool{}, owners: map[string]string{}, artifacts: map[string]*artifactSeen{},
 	}
 	err := engine.View(func(r Reader) (err error) {
 		if c.report.Meta, err = readMeta(r); err != nil {
@@ -59,6 +61,7 @@ func CheckStore(engine Engine) (CheckReport, error) {
 			c.report.Find("%s belongs to run %q, and there is none", of, run)
 		}
 	}
+	c.compareArtifacts()
 	return c.report, nil
 }
 
@@ -66,8 +69,11 @@ type checker struct {
 	report CheckReport
 	runs   map[string]bool   // by id; whether it has ended
 	owners map[string]string // runs that something belongs to, and what
-	stream string            // whose events came last
-	last   uint64            // the number of its last event; 0: the next one may have any
+
+	artifacts map[string]*artifactSeen
+
+	stream string // whose events came last
+	last   uint64 // the number of its last event; 0: the next one may have any
 }
 
 func (c *checker) look(key, value []byte) {
@@ -145,7 +151,11 @@ func (c *checker) record(key, value []byte) {
 		c.owners[RunOf(id)] = fmt.Sprintf("pending dispatch %q", id)
 	case KindOutput:
 		c.owners[RunOf(id)] = fmt.Sprintf("output %q", id)
-	case KindSource, KindToken, KindBinding, KindWorker, KindScheduler, KindArtifact, KindArtifactVersion, KindDataRequest:
+	case KindArtifact:
+		c.artifact(id, h.body)
+	case KindArtifactVersion:
+		c.version(id, h.body)
+	case KindSource, KindToken, KindBinding, KindWorker, KindScheduler, KindDataRequest:
 	}
 }
 

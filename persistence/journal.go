@@ -186,6 +186,10 @@ type Journal interface {
 	DeleteBlob(key string) error
 	// Blobs returns the keys of all bodies, in order.
 	Blobs() ([]string, error)
+	// SweepBlobs removes the bodies of earlier boots that no record names, and what these have never finished, and warns of
+	// each body that a record names and that is missing. It may take long; commits go on meanwhile. It is ErrBusy while a
+	// backup is under way.
+	SweepBlobs(ctx context.Context) (BlobSweep, error)
 
 	// Compact gives the space of what was deleted back to the system, where the engine has not done so by itself. It may take
 	// long, and slows commits down meanwhile: it is for quiet moments.

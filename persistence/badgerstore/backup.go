@@ -132,9 +132,10 @@ func fill(temp string, config RestoreConfig, info persistence.BackupInfo) (err e
 	c := Config{Dir: temp, Logger: config.Logger, Marks: config.Marks, FreeSpace: config.FreeSpace, Ballast: -1}.withDefaults()
 	s := newSpace(c)
 	// Badger dies where there is no space. What it holds is a little more than what the backup does.
-	if now := s.report(); now.Free < now.Hard+info.Bytes+info.Bytes/2 {
+	needed := s.marks.Hard + info.Bytes + (info.Bytes-info.InBodies)/2
+	if now := s.report(); now.Free < needed {
 		return fmt.Errorf("data directory %s: %w: %d MiB free, %d MiB needed: make room",
-			config.Dir, persistence.ErrNoSpace, now.Free>>20, (now.Hard+info.Bytes+info.Bytes/2)>>20)
+			config.Dir, persistence.ErrNoSpace, now.Free>>20, needed>>20)
 	}
 	h, err := openHead(temp, false)
 	if err != nil {
@@ -148,10 +149,14 @@ func fill(temp string, config RestoreConfig, info persistence.BackupInfo) (err e
 	if err != nil {
 		return errors.Join(err, db.abandon())
 	}
-	if _, err := persistence.RestoreBackup(config.From, db, output); err != nil {
+	bodies, err := openBlobs(temp)
+	if err != nil {
 		return errors.Join(err, output.Close(), db.abandon())
 	}
-	if err := errors.Join(output.Close(), db.Close()); err != nil {
+	if _, err := persistence.RestoreBackup(config.From, db, output, bodies); err != nil {
+		return errors.Join(err, output.Close(), bodies.Close(), db.abandon())
+	}
+	if err := errors.Join(output.Close(), bodies.Close(), db.Close()); err != nil {
 		return fmt.Errorf("close the restored store: %w", err)
 	}
 	return writeSentinel(temp, sentinel{Format: info.Format, StoreID: info.StoreID, Generation: info.Generation + 1})

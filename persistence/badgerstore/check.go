@@ -23,6 +23,11 @@ type Report struct {
 	// Torn are the logs that end in the middle of a write, which nobody was told is durable: a process that is killed leaves
 	// them, and the next append cuts them off.
 	Torn int
+	// BodyFiles are the bodies that are files, BodyBytes what they hold. Orphans are those that no record names, and what else
+	// was left unfinished: a process that is killed leaves them, and the next one removes them.
+	BodyFiles int
+	BodyBytes uint64
+	Orphans   int
 }
 
 // NoStoreError says that there is no store in the directory.
@@ -78,7 +83,7 @@ func Check(config Config) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return report, report.checkOutput(dir, config.Logger)
+	return report, errors.Join(report.checkOutput(dir, config.Logger), report.checkBodies(dir))
 }
 
 // checkCopy looks at the records, in a copy of the journal.

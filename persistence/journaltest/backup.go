@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/persistence"
 )
 
@@ -65,6 +67,9 @@ func populate(t testing.TB, j persistence.Journal) {
 	}
 	commit(t, j, puts(ended(put(persistence.KindWorker, "gone", 0, "idle")), put(persistence.KindToken, "t\x00", 0, "unused")))
 	outputRecord(t, j, "r00.0.2", chunk(0, "stdout", "few"))
+	for i, size := range []int{0, 70_000, 300_000, 1 << 20} {
+		version(t, j, "artifact", uint32(i+1), newBlob(t, j, noise(uint64(i), size)), uint64(size))
+	}
 }
 
 // outputs is the output of every dispatch that has a log or a record.
@@ -81,6 +86,24 @@ func outputs(t testing.TB, j persistence.Journal) map[string]string {
 	return all
 }
 
+// namedBodies are the bodies that records name, by their key: as much as these say.
+func namedBodies(t testing.TB, j persistence.Journal) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := j.Scan(persistence.KindArtifactVersion, false, "", "", func(r persistence.Record) bool {
+		var v messages.ArtifactVersionRecord
+		if err := proto.Unmarshal(r.Body, &v); err != nil {
+			t.Fatal(err)
+		}
+		all[v.GetBlob()] = string(body(t, j, v.GetBlob())[:v.GetSize()])
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func backupTests() []test {
 	return []test{
 		{"a restored store holds all that the other held, and goes on above it", func(t *testing.T, h Harness) {
@@ -92,6 +115,12 @@ func backupTests() []test {
 			}
 			if diff := cmp.Diff(outputs(t, j), outputs(t, restored)); diff != "" {
 				t.Error(diff)
+			}
+			if diff := cmp.Diff(namedBodies(t, j), namedBodies(t, restored)); diff != "" {
+				t.Error(diff)
+			}
+			if keys := blobKeys(t, restored); len(keys) != 4 {
+				t.Errorf("bodies %q", keys)
 			}
 			if restored.StoreID() != j.StoreID() {
 				t.Errorf("it is store %q, not %q", restored.StoreID(), j.StoreID())
@@ -126,6 +155,25 @@ func backupTests() []test {
 			if n := restored.Quarantined(); n != 1 {
 				t.Errorf("%d set aside", n)
 			}
+		}},
+		{"a backup has of each body what its record says, and none that no record names", func(t *testing.T, h Harness) {
+			j := h.Open(t)
+			orphan := newBlob(t, j, []byte("orphan"))
+			open := newBlob(t, j, []byte("named, and more"))
+			version(t, j, "open", 1, open, 5)
+			version(t, j, "missing", 1, strings.Repeat("0", persistence.BlobKeySize), 5)
+			version(t, j, "short", 1, newBlob(t, j, []byte("shor")), 5)
+			var b bytes.Buffer
+			info, err := j.Backup(t.Context(), &b)
+			if err != nil || info.Bodies != 2 || info.Absent != 2 || info.InBodies != 9 {
+				t.Fatalf("back up: %+v, %v", info, err)
+			}
+			restored := restore(t, h, b.Bytes())
+			if got := body(t, restored, open); string(got) != "named" {
+				t.Errorf("body %q", got)
+			}
+			noBody(t, restored, orphan)
+			extend(t, restored, open, 5, []byte(" again"))
 		}},
 		{"a backup beside commits is the state of one moment", backupWhileWriting},
 		{"a log is not deleted while a backup may need it", func(t *testing.T, h Harness) {
@@ -182,6 +230,7 @@ func backupTests() []test {
 			j := h.Open(t)
 			commit(t, j, puts(put(persistence.KindRun, "r", 0, "running")))
 			appendOutput(t, j, "d", chunk(0, "stdout", "printed"))
+			version(t, j, "a", 1, newBlob(t, j, []byte("body")), 4)
 			whole := backup(t, j)
 			check := func(what string, b []byte) {
 				t.Helper()

@@ -38,6 +38,7 @@ func Exercise(t *testing.T, h Harness) {
 		{"Followers", followTests()},
 		{"Output", outputTests()},
 		{"Blobs", blobTests()},
+		{"Sweeps", sweepTests()},
 		{"Lifetime", lifetimeTests()},
 		{"Quarantine", quarantineTests()},
 		{"Retention", retentionTests()},

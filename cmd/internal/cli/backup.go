@@ -42,13 +42,15 @@ type backupShape struct {
 	Generation uint64 `json:"generation"`
 	Epoch      uint64 `json:"epoch"`
 	Records    uint64 `json:"records"`
+	Bodies     uint64 `json:"bodies"`
+	Absent     uint64 `json:"absentBodies"` // that were missing or damaged where it was taken
 	TakenAt    string `json:"takenAt"`
 }
 
 func shapeOfBackup(file string, info persistence.BackupInfo) backupShape {
 	return backupShape{
 		File: file, Bytes: info.Bytes, Digest: info.Digest, StoreID: info.StoreID, Generation: info.Generation, Epoch: info.Epoch,
-		Records: info.Records, TakenAt: info.Time.UTC().Format(time.RFC3339Nano),
+		Records: info.Records, Bodies: info.Bodies, Absent: info.Absent, TakenAt: info.Time.UTC().Format(time.RFC3339Nano),
 	}
 }
 
@@ -85,6 +87,9 @@ func (a *app) backupCommand() *cobra.Command {
 		}
 		if a.json() {
 			return json.NewEncoder(a.host.Stdout).Encode(shapeOfBackup(args[0], info))
+		}
+		if info.Absent > 0 {
+			fmt.Fprintf(a.host.Stderr, "%d bodies of artifacts are missing or damaged in the data directory, and so in the backup: its log names them\n", info.Absent)
 		}
 		_, err = fmt.Fprintf(a.host.Stdout, "%s: %s, %d records, sha256 %s\n", args[0], sizeText(info.Bytes), info.Records, info.Digest)
 		return err

@@ -28,6 +28,9 @@ type checkShape struct {
 	OutputLogs  int                      `json:"outputLogs"`
 	OutputBytes uint64                   `json:"outputBytes"`
 	TornLogs    int                      `json:"tornLogs"`
+	BodyFiles   int                      `json:"bodyFiles"`
+	BodyBytes   uint64                   `json:"bodyBytes"`
+	Orphans     int                      `json:"orphans"`
 	SetAside    int                      `json:"setAside"`
 	Findings    []string                 `json:"findings"`
 	Count       int                      `json:"count"` // of findings, of which the first hundred are named
@@ -38,8 +41,8 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Look at every byte of a data directory while its orchestrator is stopped",
-		Long: "Look at every byte of a data directory while its orchestrator is stopped: the files, every table, record, event and\n" +
-			"log of output, and whether they fit together. Nothing in it is changed. It exits 1 where something is wrong.",
+		Long: "Look at every byte of a data directory while its orchestrator is stopped: the files, every table, record, event,\n" +
+			"log of output and body, and whether they fit together. Nothing in it is changed. It exits 1 where something is wrong.",
 		Example: "  swampd check --data-dir /srv/swampd",
 		Args:    wants(),
 	}
@@ -72,7 +75,7 @@ func (a *app) printCheck(dir string, r daemon.Report) error {
 		return json.NewEncoder(a.host.Stdout).Encode(checkShape{
 			DataDir: dir, StoreID: r.Meta.StoreID, Format: r.Meta.Format, Generation: r.Meta.Generation, Epoch: r.Meta.Epoch,
 			Commits: r.Meta.Head.Number, Records: r.Records, Former: r.Former, Events: r.Events, OutputLogs: r.OutputLogs,
-			OutputBytes: r.OutputBytes, TornLogs: r.Torn, SetAside: r.SetAside, Findings: findings, Count: r.Wrong,
+			OutputBytes: r.OutputBytes, TornLogs: r.Torn, BodyFiles: r.BodyFiles, BodyBytes: r.BodyBytes, Orphans: r.Orphans, SetAside: r.SetAside, Findings: findings, Count: r.Wrong,
 		})
 	}
 	var b strings.Builder
@@ -87,6 +90,10 @@ func (a *app) printCheck(dir string, r daemon.Report) error {
 	t.add("output logs", fmt.Sprintf("%d, %s", r.OutputLogs, sizeText(r.OutputBytes)))
 	if r.Torn > 0 {
 		t.add("torn output logs", fmt.Sprintf("%d, cut at the next write; nothing acknowledged is missing", r.Torn))
+	}
+	t.add("bodies in files", fmt.Sprintf("%d, %s", r.BodyFiles, sizeText(r.BodyBytes)))
+	if r.Orphans > 0 {
+		t.add("files of bodies without a record", fmt.Sprintf("%d, removed at the next start", r.Orphans))
 	}
 	if r.SetAside > 0 {
 		t.add("set aside", fmt.Sprintf("%d, earlier: they could not be decoded", r.SetAside))

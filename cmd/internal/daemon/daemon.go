@@ -68,6 +68,10 @@ type Report struct {
 	OutputBytes uint64
 	// Torn are the logs that end in the middle of a write, which nobody was told is durable.
 	Torn int
+	// BodyFiles are the bodies that are files, BodyBytes what they hold, and Orphans those that no record names.
+	BodyFiles int
+	BodyBytes uint64
+	Orphans   int
 }
 
 // ReadTokenFile reads a token from a file that a person, or this program, made.
