@@ -29,6 +29,7 @@ type Server struct {
 	log          *slog.Logger
 	tokenDigest  [sha256.Size]byte
 	listener     net.Listener
+	local        *localListener
 	http         *http.Server
 	runtime      *prometheus.Registry
 	clock        func() time.Duration
@@ -71,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 		log:          cfg.Logger,
 		tokenDigest:  sha256.Sum256([]byte(cfg.AdminToken.Reveal())),
 		runtime:      newRuntimeRegistry(),
+		local:        newLocalListener(),
 		clock:        func() time.Duration { return time.Since(start) },
 		conns:        map[*conn]struct{}{},
 		uploads:      newSlots(maxUploads),
@@ -154,6 +156,9 @@ func (s *Server) Serve() error {
 		return nil
 	}
 	s.work.Go(s.watchSilence)
+	s.work.Go(func() { // it ends with Shutdown, and has nothing else to say
+		_ = s.http.Serve(&wireListener{Listener: s.local, clock: s.clock, buffers: &s.buffers})
+	})
 	s.mu.Unlock()
 	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("accept connections on %s: %w", s.listener.Addr(), err)
@@ -174,6 +179,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	err := s.http.Shutdown(ctx)
 	_ = s.listener.Close() // Serve may never have been called; closing twice is harmless
+	_ = s.local.Close()
 	done := make(chan struct{})
 	go func() { // ends with the last of the goroutines it waits for
 		s.work.Wait()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,9 @@ type Config struct {
 	Executor Executor
 	// Dial connects. nil is a WebSocket to URL.
 	Dial func(context.Context) (Link, error)
+	// DataTransport carries the requests of steps to the orchestrator's data plane. nil is HTTP with the host of URL; with
+	// neither there is no way to data, and steps get no SWAMP_DATA_URL.
+	DataTransport http.RoundTripper
 	// MachineID is the machine's durable id. Empty is the one in CacheDir, which is locked while the worker runs.
 	MachineID string
 	// Clock is what the fences of steps are read on. nil is [FenceClock], which runs on while the machine sleeps; a worker
@@ -158,6 +162,7 @@ type Agent struct {
 
 	performing sync.WaitGroup
 	clock      func() time.Duration
+	data       *dataPlane         // nil: steps have none
 	toSend     chan struct{}      // for the writer: there is something to send
 	changed    chan struct{}      // for serve and abandon: look again
 	leaving    context.Context    //nolint:containedctx // it ends when there is no reason to connect any more; it is Run's
@@ -180,6 +185,7 @@ type Agent struct {
 	spoolFailed bool                 // the disk took no output the last time
 	fencingAt   time.Duration        // when fenceOff is due, on clock; 0: not at all
 	session     *session             // nil while not enrolled
+	grace       time.Duration        // as the orchestrator said last
 	lastSession string               // as the orchestrator called it
 	abandoning  bool                 // waitForSteps reads changed
 	repeatSet   bool                 // repeating is armed
@@ -207,6 +213,10 @@ func New(cfg Config) (*Agent, error) {
 		}
 		cfg.Dial = dialer(u, cfg.Version)
 	}
+	data, err := newDataPlane(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
 	_, secret, _ := strings.Cut(cfg.Token.Reveal(), ".")
 	return &Agent{
 		cfg: cfg, instance: newUUID(), secrets: newSecrets(secret),
@@ -215,6 +225,7 @@ func New(cfg Config) (*Agent, error) {
 			bound: cfg.DrainTimeout, mode: cfg.DrainMode,
 		}),
 		out: newOutbox(cfg.Concurrency), dispatches: map[string]*dispatch{}, pipes: map[string]*pipe{}, clock: cfg.Clock,
+		data: data, grace: defaultPatience,
 	}, nil
 }
 
@@ -231,6 +242,7 @@ func (a *Agent) Run(ctx context.Context) (StopReason, error) {
 	defer a.ageing.Stop()
 	defer a.fencing.Stop()
 	defer context.AfterFunc(ctx, a.Kill)()
+	defer a.data.forget()
 	reason, err := a.run()
 	a.forgetAll()
 	if !errors.Is(err, errStepsLeft) {

@@ -42,6 +42,7 @@ func (a *Agent) run() (StopReason, error) {
 			}
 			return StopError, err
 		}
+		sweepShortFolders(a.cfg.CacheDir)
 		if err := sweepSpools(a.cfg.CacheDir); err != nil { // no reason not to work, and the next process tries again
 			a.cfg.Logger.Warn("what an earlier process left cannot be removed", messages.KeyErr, err)
 		}

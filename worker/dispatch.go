@@ -10,29 +10,32 @@ import (
 
 // dispatch is one step that was handed to this worker. Agent.mu guards all but what is set once.
 type dispatch struct {
-	id        string
-	flow      *flow
-	pipe      *pipe
-	fence     *fenceBoard
-	hidden    atomic.Pointer[secrets] // what is masked in what it says
-	cancel    context.CancelCauseFunc
-	kill      chan struct{}
-	worker    string        // as which this one is enrolled
-	killGrace time.Duration // from TERM to KILL; 0 is the executor's default
-	cancelled bool          // the orchestrator asked for it
-	drained   DrainMode     // as which the bound of a drain ended it; empty if it did not
-	fenced    bool          // it ends because its fence has come
-	cut       string        // why its worker leaves, which it does not survive
-	killed    bool          // kill is closed
-	silent    string        // why nobody wants to hear how it ends; empty if somebody does
-	aborts    []string      // requests of this connection to answer once it is gone
+	id         string
+	flow       *flow
+	pipe       *pipe
+	fence      *fenceBoard
+	hidden     atomic.Pointer[secrets] // what is masked in what it says
+	credential *credentialBoard        // what it shows the data plane
+	cancel     context.CancelCauseFunc
+	kill       chan struct{}
+	worker     string        // as which this one is enrolled
+	killGrace  time.Duration // from TERM to KILL; 0 is the executor's default
+	cancelled  bool          // the orchestrator asked for it
+	drained    DrainMode     // as which the bound of a drain ended it; empty if it did not
+	fenced     bool          // it ends because its fence has come
+	cut        string        // why its worker leaves, which it does not survive
+	killed     bool          // kill is closed
+	silent     string        // why nobody wants to hear how it ends; empty if somebody does
+	aborts     []string      // requests of this connection to answer once it is gone
 }
 
 func (d *dispatch) secrets() secrets { return *d.hidden.Load() }
 
-// hide masks a credential from now on, beside what is masked already: the step may still print the one before.
-func (d *dispatch) hide(credential string) {
+// present makes a credential the one that the step's requests for data show, and masks it from now on, beside what is
+// masked already: the step may still print the one before.
+func (d *dispatch) present(credential string) {
 	if credential != "" {
+		defer d.credential.set(credential) // not before it is masked
 		hidden := append(newSecrets(credential), d.secrets()...)
 		d.hidden.Store(&hidden)
 	}
@@ -125,10 +128,11 @@ func (a *Agent) perform(s *session, frame string, p *messages.DispatchParams) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	f := a.out.begin(id, frame)
 	kill := make(chan struct{})
-	d := &dispatch{id: id, flow: f, pipe: a.newPipe(f, kill), fence: newFenceBoard(), cancel: cancel, kill: kill}
+	d := &dispatch{id: id, flow: f, pipe: a.newPipe(f, kill), fence: newFenceBoard(), credential: newCredentialBoard(), cancel: cancel, kill: kill}
 	d.hidden.Store(&a.secrets)
-	d.hide(p.GetCredential())
+	d.present(p.GetCredential())
 	t := s.taskOf(p, d)
+	t.Data = a.data.of(d, a.patience)
 	d.worker, d.killGrace = t.Worker, t.KillGrace
 	a.dispatches[id] = d
 	d.follow(s)
@@ -146,7 +150,7 @@ func (a *Agent) adopt(s *session, frame string, p *messages.DispatchParams) {
 		a.out.resume(f, frame, p.GetOutputFromOffset(), time.Now())
 	}
 	if d, ok := a.dispatches[id]; ok {
-		d.hide(p.GetCredential())
+		d.present(p.GetCredential())
 		d.follow(s)
 		a.watchFences(s.fence)
 	}

@@ -23,6 +23,9 @@
 //
 // and of timers: flush and repeat (outbox.go), age (lifecycle.go), fenceOff (fence.go).
 //
+// A step reaches artifacts through a socket of its worker (dataplane.go, and package dataproxy), which lives as long as the
+// dispatch and shows the credential of its latest adoption.
+//
 // What they decide by is apart from them and knows no lock, clock or socket: lifecycle_state.go (slots, and which dispatch
 // is taken or adopted), lifecycle_leave_state.go (when, why and until when a worker leaves), link_state.go (backoff,
 // liveness, promises), fence_state.go (until when a step may live without one), outbox_state.go and outbox_flow_state.go

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -78,6 +79,9 @@ type Task struct {
 	// this process is stopped: TERM at Fence.TermAt, KILL at Fence.KillAt. For what runs in this process, the context is
 	// cancelled and Kill is closed by it.
 	Fence func() (f Fence, moved <-chan struct{})
+	// Data, if not nil, is the way to the data plane: a client with it as its transport reaches /v1/data/NAME, whatever host
+	// the URL names, with the step's own rights. What is run in a process of its own gets it as the socket of SWAMP_DATA_URL.
+	Data http.RoundTripper
 }
 
 // Stream is one of a step's two output streams.

@@ -36,6 +36,18 @@ func (e *StepExecutor) runShell(ctx context.Context, t Task, started func(), out
 			e.cfg.Logger.Warn("scratch folder cannot be removed", messages.KeyDispatch, t.DispatchID, messages.KeyErr, err)
 		}
 	}()
+	if t.Data != nil {
+		socket, err := openDataSocket(t.Data, e.cfg.CacheDir, s)
+		if err != nil {
+			return workerCannotStart(err)
+		}
+		defer func() {
+			if err := socket.close(); err != nil {
+				e.cfg.Logger.Warn("data socket cannot be closed", messages.KeyDispatch, t.DispatchID, messages.KeyErr, err)
+			}
+		}()
+		s.data = socket.URL()
+	}
 	env, err := stepEnv(e.cfg.BaseEnv, t, s)
 	if err != nil {
 		return cannotStart(err.Error())

@@ -61,6 +61,9 @@ func (a *Agent) enter(s *session, r *messages.EnrollResult, sent time.Duration) 
 	defer a.mu.Unlock()
 	now := time.Now()
 	a.session, a.lastSession = s, r.GetSession()
+	if s.terms.grace > 0 {
+		a.grace = s.terms.grace
+	}
 	a.life.connected(now)
 	a.out.newSession()
 	for _, v := range r.GetInFlight() {
@@ -97,6 +100,7 @@ func (a *Agent) settle(v *messages.InFlightVerdict, now time.Time) {
 // part ends a session. What was in flight goes on. The caller holds a.mu.
 func (a *Agent) part(s *session) {
 	a.session = nil
+	a.data.forget()
 	for _, d := range a.dispatches {
 		d.aborts = nil // whoever asked is gone
 	}

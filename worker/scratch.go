@@ -16,6 +16,7 @@ type scratch struct {
 	script string // the script of "run:"
 	output string // $SWAMP_OUTPUT
 	tmp    string // $TMPDIR
+	data   string // $SWAMP_DATA_URL; empty: the worker has no way to data
 }
 
 func scratchRoot(cacheDir string) string { return filepath.Join(cacheDir, "scratch") }

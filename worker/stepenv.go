@@ -33,6 +33,9 @@ func stepEnv(base []string, t Task, s scratch) ([]string, error) {
 			env.set(name, value)
 		}
 	}
+	if s.data != "" {
+		env.set("SWAMP_DATA_URL", s.data)
+	}
 	for _, own := range [...]struct{ name, value string }{
 		{"SWAMP_RUN_ID", t.RunID},
 		{"SWAMP_WORKFLOW", t.Workflow},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -118,7 +120,7 @@ func (Engine) Start(ctx context.Context, cfg daemon.Config) (_ daemon.Orchestrat
 		}
 	})
 	if cfg.Loopback {
-		if o.own, err = startOwnWorker(o.system, cfg, slots, o.fail); err != nil {
+		if o.own, err = startOwnWorker(o.system, o.gateway, cfg, slots, o.fail); err != nil {
 			return nil, err
 		}
 	}
@@ -208,7 +210,11 @@ type ownWorker struct {
 }
 
 // startOwnWorker starts it. fail is called if it ends before stop.
-func startOwnWorker(o actors.Orchestrator, cfg daemon.Config, slots int, fail func(error)) (*ownWorker, error) {
+func startOwnWorker(o actors.Orchestrator, g *gateway.Server, cfg daemon.Config, slots int, fail func(error)) (*ownWorker, error) {
+	data := &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return g.DialLocal(ctx) },
+		DisableCompression: true,
+	}
 	agent, err := worker.New(worker.Config{
 		Concurrency: slots,
 		CacheDir:    filepath.Join(cfg.DataDir, "loopback"),
@@ -217,6 +223,7 @@ func startOwnWorker(o actors.Orchestrator, cfg daemon.Config, slots int, fail fu
 		Dial: func(context.Context) (worker.Link, error) {
 			return gateway.Pipe(o, actors.ConnInfo{Loopback: true, Remote: "loopback"})
 		},
+		DataTransport: data,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the loopback worker: %w", err)
