@@ -67,7 +67,7 @@ func notHere() *messages.Fault {
 // them, nor what would name where it came from.
 func requestHeaders() []string {
 	return []string{
-		"Accept", "Content-Type", idempotencyKey, "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
+		"Accept", "Content-Encoding", "Content-Range", "Content-Type", idempotencyKey, "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
 		"Range", "User-Agent",
 	}
 }
@@ -106,5 +106,5 @@ func dropHeaders(h http.Header) {
 
 // target is where a request goes.
 func target(base, asked *url.URL) *url.URL {
-	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: asked.Path, RawQuery: asked.RawQuery}
+	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: asked.Path, RawPath: asked.RawPath, RawQuery: asked.RawQuery}
 }
