@@ -3,6 +3,8 @@ package actors
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +82,7 @@ func (w *whyRun) read() error {
 	done := make(map[int]messages.StepStatus)
 	for _, r := range records {
 		w.records[int(r.GetOrdinal())] = r
-		if status := messages.StepStatus(r.GetStatus()); status.Ended() {
+		if status := messages.StepStatus(r.GetStatus()); status.Ended() && int(r.GetOrdinal()) < len(w.plan.Steps) {
 			done[int(r.GetOrdinal())] = status
 		}
 	}
@@ -95,12 +97,12 @@ func (w *whyRun) ended() bool { return messages.RunStatus(w.run.GetStatus()).End
 // find takes JOB/STEP, or a step's name where one step has it. Both may have slashes in them.
 func (w *whyRun) find(name string) (int, error) {
 	var found []int
-	for o := range w.plan.Steps {
-		job := w.plan.Jobs[w.plan.Steps[o].Job].Name
+	for _, o := range w.ordinals() {
+		job, step := w.names(o)
 		switch name {
-		case job + "/" + w.plan.Steps[o].Name:
+		case job + "/" + step:
 			return o, nil
-		case w.plan.Steps[o].Name:
+		case step:
 			found = append(found, o)
 		}
 	}
@@ -109,7 +111,7 @@ func (w *whyRun) find(name string) (int, error) {
 		return found[0], nil
 	case 0:
 		var all []string
-		for o := range w.plan.Steps {
+		for _, o := range w.ordinals() {
 			all = append(all, w.name(o))
 		}
 		return 0, messages.Faultf(messages.CodeNotFound, "run %s has no step %s%s", w.run.GetRunId(), name, nearestOf(name, all))
@@ -122,8 +124,31 @@ func (w *whyRun) find(name string) (int, error) {
 	}
 }
 
+// ordinals are those of the plan's steps, and of the instances that templates have been expanded into.
+func (w *whyRun) ordinals() []int {
+	var list []int
+	for o := range w.plan.Steps {
+		list = append(list, o)
+	}
+	for _, o := range slices.Sorted(maps.Keys(w.records)) {
+		if o >= len(w.plan.Steps) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// names are the names of a step and its job.
+func (w *whyRun) names(o int) (job, step string) {
+	if o >= len(w.plan.Steps) {
+		return w.records[o].GetJob(), w.records[o].GetStep()
+	}
+	return w.plan.Jobs[w.plan.Steps[o].Job].Name, w.plan.Steps[o].Name
+}
+
 func (w *whyRun) name(o int) string {
-	return w.plan.Jobs[w.plan.Steps[o].Job].Name + "/" + w.plan.Steps[o].Name
+	job, step := w.names(o)
+	return job + "/" + step
 }
 
 // whole explains the run by its steps.
@@ -132,7 +157,8 @@ func (w *whyRun) whole() (proto.Message, error) {
 	result := &messages.WhyResult{Kind: kindRun, Subject: r.GetRunId(), Status: r.GetStatus()}
 	counts := make(map[messages.StepStatus]int)
 	var moving, waiting, pending, failed []int
-	for o := range w.plan.Steps {
+	all := w.ordinals()
+	for _, o := range all {
 		status := messages.StepPending
 		if rec := w.records[o]; rec != nil {
 			status = messages.StepStatus(rec.GetStatus())
@@ -168,7 +194,7 @@ func (w *whyRun) whole() (proto.Message, error) {
 	if w.ended() {
 		w.tellEnd(&text)
 	} else {
-		w.tellProgress(&text, counts)
+		w.tellProgress(&text, len(all), counts)
 	}
 	for i, s := range result.GetSteps() {
 		if i == whyText {
@@ -196,7 +222,7 @@ func (w *whyRun) tellEnd(text *sentences) {
 	}
 }
 
-func (w *whyRun) tellProgress(text *sentences, counts map[messages.StepStatus]int) {
+func (w *whyRun) tellProgress(text *sentences, steps int, counts map[messages.StepStatus]int) {
 	r := w.run
 	var parts []string
 	over := 0
@@ -215,7 +241,7 @@ func (w *whyRun) tellProgress(text *sentences, counts map[messages.StepStatus]in
 		state = "is suspended"
 	}
 	text.add("Run %s of workflow %s %s, for %s now: of %d steps %s.", r.GetRunId(), r.GetWorkflowName(), state,
-		ago(w.now, messages.GoTime(r.GetStartedAt())), len(w.plan.Steps), strings.Join(append([]string{fmt.Sprintf("%d ended", over)}, parts...), ", "))
+		ago(w.now, messages.GoTime(r.GetStartedAt())), steps, strings.Join(append([]string{fmt.Sprintf("%d ended", over)}, parts...), ", "))
 	if r.GetCancelRequestedAt() != nil {
 		text.add("A cancel was asked for by %s %s ago: nothing new begins, and it ends when what is under way has.",
 			r.GetCancelRequestedBy(), ago(w.now, messages.GoTime(r.GetCancelRequestedAt())))

@@ -25,10 +25,8 @@ const (
 
 // step explains one step.
 func (w *whyRun) step(o int) (*messages.WhyStep, error) {
-	def := &w.plan.Steps[o]
-	s := &messages.WhyStep{
-		RunId: w.run.GetRunId(), Job: w.plan.Jobs[def.Job].Name, Step: def.Name, Status: string(messages.StepPending),
-	}
+	job, name := w.names(o)
+	s := &messages.WhyStep{RunId: w.run.GetRunId(), Job: job, Step: name, Status: string(messages.StepPending)}
 	r := w.records[o]
 	if r == nil {
 		return s, w.notBegun(o, s)
@@ -38,7 +36,7 @@ func (w *whyRun) step(o int) (*messages.WhyStep, error) {
 	case status.Ended():
 		return s, w.over(r, s)
 	case status == messages.StepQueued:
-		return s, w.inLine(o, r, s)
+		return s, w.inLine(r, s)
 	default:
 		return s, w.dispatched(r, s)
 	}
@@ -58,24 +56,24 @@ func (w *whyRun) notBegun(o int, s *messages.WhyStep) error {
 		s.Text = quoted(s) + " will not begin: its run is being cancelled."
 		return nil
 	}
-	steps, jobs := w.progress.Unmet(o)
 	var needs []string
-	for _, j := range jobs {
-		status := w.progress.JobStatus(j)
-		s.Needs = append(s.Needs, &messages.WhyNeed{Job: w.plan.Jobs[j].Name, Status: string(status)})
-		needs = append(needs, fmt.Sprintf("job %s, which %s", w.plan.Jobs[j].Name, isNow(status)))
-	}
-	for _, n := range steps {
-		status := messages.StepPending
-		if r := w.records[n]; r != nil {
-			status = messages.StepStatus(r.GetStatus())
+	for _, need := range w.progress.Unmet(o) {
+		n := &messages.WhyNeed{Job: w.plan.Jobs[need.Job].Name}
+		what, status := "job "+n.GetJob(), w.progress.JobStatus(need.Job)
+		if need.Step >= 0 {
+			n.Step, status = &w.plan.Steps[need.Step].Name, messages.StepPending
+			if r := w.records[need.Step]; r != nil {
+				status = messages.StepStatus(r.GetStatus())
+			}
+			what = "step " + n.GetStep()
 		}
-		s.Needs = append(s.Needs, &messages.WhyNeed{Job: s.GetJob(), Step: &w.plan.Steps[n].Name, Status: string(status)})
-		needs = append(needs, fmt.Sprintf("step %s, which %s", w.plan.Steps[n].Name, isNow(status)))
+		n.Status, n.When = string(status), need.When.String()
+		s.Needs = append(s.Needs, n)
+		needs = append(needs, fmt.Sprintf("%s (%s), which %s", what, n.GetWhen(), isNow(status)))
 	}
 	if len(needs) > 0 {
 		s.Where = whereNeeds
-		s.Takes = []string{"that what it needs succeeds"}
+		s.Takes = []string{"that what it needs ends as it wants it"}
 		s.Text = fmt.Sprintf("%s has not begun: it needs %s.", quoted(s), andAll(needs))
 		return nil
 	}
@@ -232,8 +230,12 @@ func (w *whyRun) tellConnection(h *messages.WhyHolder, t *sentences) {
 }
 
 // inLine is a step that waits, in the words of the scheduler.
-func (w *whyRun) inLine(o int, r *messages.StepRecord, s *messages.WhyStep) error {
-	p := w.plan.Steps[o].Placement
+func (w *whyRun) inLine(r *messages.StepRecord, s *messages.WhyStep) error {
+	wait := &messages.PendingRecord{}
+	if _, err := w.sys.read(persistence.KindPending, r.GetQueueId(), wait); err != nil {
+		return err
+	}
+	p := messages.PlacementFrom(wait.GetPlacement())
 	s.Where, s.Since = whereQueue, r.GetQueuedAt()
 	requirement := p.Requirement()
 	s.Requirement = &requirement

@@ -8527,9 +8527,11 @@ func (x *WhyHolder) GetStep() string {
 type WhyNeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A step, or where that is null the whole job.
-	Job           string  `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Step          *string `protobuf:"bytes,2,opt,name=step,proto3,oneof" json:"step,omitempty"`
-	Status        string  `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Job    string  `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step   *string `protobuf:"bytes,2,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	Status string  `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// How it has to end: succeeded, failed, completed, always, ….
+	When          string `protobuf:"bytes,4,opt,name=when,proto3" json:"when,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8581,6 +8583,13 @@ func (x *WhyNeed) GetStep() string {
 func (x *WhyNeed) GetStatus() string {
 	if x != nil {
 		return x.Status
+	}
+	return ""
+}
+
+func (x *WhyNeed) GetWhen() string {
+	if x != nil {
+		return x.When
 	}
 	return ""
 }
@@ -10637,11 +10646,12 @@ const file_frames_proto_rawDesc = "" +
 	"\x0e_grace_left_msB\t\n" +
 	"\a_run_idB\x06\n" +
 	"\x04_jobB\a\n" +
-	"\x05_step\"U\n" +
+	"\x05_step\"i\n" +
 	"\aWhyNeed\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
 	"\x04step\x18\x02 \x01(\tH\x00R\x04step\x88\x01\x01\x12\x16\n" +
-	"\x06status\x18\x03 \x01(\tR\x06statusB\a\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x12\n" +
+	"\x04when\x18\x04 \x01(\tR\x04whenB\a\n" +
 	"\x05_step\"\xd5\x02\n" +
 	"\tWhyWorker\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
