@@ -88,6 +88,10 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.workerPause(ctx, p)
 	case *messages.WorkerResumeParams:
 		return sys.workerResume(ctx, p)
+	case *messages.ActorInspectParams:
+		return sys.actorInspect(ctx, p)
+	case *messages.ActorWatchParams:
+		return sys.actorWatch(ctx, p, emit)
 	case *messages.WhyParams:
 		return sys.why(ctx, p)
 	case *messages.DoctorBooksParams:

@@ -27,8 +27,24 @@ type actorInfo struct {
 	starts   atomic.Int64
 	state    atomicWord
 	panics   map[string]int
+	fault    atomic.Pointer[actorFault]
 	plan     *workflow.Plan // of a step; nil: to be found by its run
 	backoff  backoff
+}
+
+// actorFault is the last that went wrong with an actor: a panic, or a commit that was refused.
+type actorFault struct {
+	at      time.Time
+	command string
+	text    string
+	stack   string // of a panic
+}
+
+// faultStack bounds the stack that is kept, from its beginning.
+const faultStack = 8 << 10
+
+func (i *actorInfo) failed(cmd any, text, stack string) {
+	i.fault.Store(&actorFault{time.Now(), commandName(cmd), text, stack[:min(len(stack), faultStack)]})
 }
 
 type atomicWord struct{ v atomic.Pointer[string] }

@@ -25,6 +25,8 @@ func (r *rootActor) Receive(ctx actor.Context) {
 		r.started.give(nil, r.start(ctx))
 	case *actor.Terminated:
 		r.sys.forget(msg.Who.GetId())
+	case lookInside:
+		msg.tellFacts(fact{"children", len(ctx.Children())})
 	}
 }
 

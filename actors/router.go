@@ -118,12 +118,26 @@ func (r *router) Receive(ctx actor.Context) {
 		}
 	case waveTick:
 		r.tick(ctx)
+	case lookInside:
+		msg.tellFacts(r.facts()...)
 	case route:
 		r.info.received(msg)
 		if !r.stopping {
 			r.route(ctx, msg)
 		}
 	}
+}
+
+// facts are what the router knows.
+func (r *router) facts() []fact {
+	leaving, held := 0, 0
+	for _, c := range r.children {
+		if c.leaving {
+			leaving++
+		}
+		held += len(c.held)
+	}
+	return []fact{{"children", len(r.children)}, {"leaving", leaving}, {"heldForTheirNextOnes", held}, {"stopping", r.stopping}}
 }
 
 // wakeLive starts the actors that have something to do.

@@ -47,14 +47,15 @@ type runner[S any] struct {
 	self    address
 	info    *actorInfo
 
-	loaded bool
-	state  S
-	batch  []any
-	stands bool  // a flush stands in the mailbox
-	stuck  []any // commands that wait for space, in their order
-	timers timers
-	owed   ledger
-	ending bool
+	loaded  bool
+	state   S
+	batch   []any
+	stands  bool  // a flush stands in the mailbox
+	stuck   []any // commands that wait for space, in their order
+	timers  timers
+	owed    ledger
+	viewers viewers
+	ending  bool
 	// leaves: it has nothing more to do, and waits for its children to leave.
 	leaves bool
 	left   bool // off the route: what still comes is for the next one of its name
@@ -148,10 +149,12 @@ func (r *runner[S]) started(ctx actor.Context) {
 func (r *runner[S]) guard(cmd any, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			name := commandName(cmd)
+			name, stack := commandName(cmd), string(debug.Stack())
 			r.info.panicked(commandKey(cmd))
+			r.info.failed(cmd, fmt.Sprint(p), stack)
+			r.show(r.viewed(), "panic", cmd, func(e *messages.ActorEvent) { e.Text = optional(fmt.Sprint(p)) })
 			r.sys.log.Error("actor panicked", slog.String(messages.KeyPID, r.info.pid.Id), slog.String(messages.KeyCommand, name),
-				slog.Any(messages.KeyErr, p), slog.String(messages.KeyStack, string(debug.Stack())))
+				slog.Any(messages.KeyErr, p), slog.String(messages.KeyStack, stack))
 			panic(p)
 		}
 	}()
@@ -215,6 +218,7 @@ func (r *runner[S]) take(ctx actor.Context, cmd any) {
 		return
 	}
 	r.sys.hook(pointReceived, r.self, cmd)
+	r.showCommand(cmd)
 	r.ensureLoaded(ctx, cmd)
 	if r.ending {
 		return
@@ -339,12 +343,19 @@ func (r *runner[S]) settle(at moment) {
 
 // carry commits a decision, takes the new state, and acts. A commit that was refused goes back to the machine.
 func (r *runner[S]) carry(ctx actor.Context, cmd any, next S, d decision, at moment) {
+	to := r.viewed()
+	var began time.Time
 	for tries := 0; ; tries++ {
 		r.sys.hook(pointDecided, r.self, cmd)
+		if to != nil {
+			began = time.Now()
+		}
 		err := r.sys.commit(d)
 		if err == nil {
 			break
 		}
+		r.showRefusal(to, cmd, err)
+		r.info.failed(cmd, "commit refused: "+err.Error(), "")
 		if !r.refusable(err, tries) {
 			return
 		}
@@ -362,6 +373,9 @@ func (r *runner[S]) carry(ctx actor.Context, cmd any, next S, d decision, at mom
 	r.state = next
 	if d.durable() {
 		r.sys.hook(pointCommitted, r.self, cmd)
+	}
+	if to != nil {
+		r.showDecision(to, cmd, next, &d, time.Since(began))
 	}
 	for _, e := range d.effects {
 		r.act(ctx, e)

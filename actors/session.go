@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -158,6 +160,9 @@ func (s *session) Receive(ctx actor.Context) {
 	case socketClosed:
 		s.info.received(msg)
 		s.closed(ctx)
+	case lookInside:
+		msg.tellFacts(fact{"remote", s.facts.Remote}, fact{"client", s.facts.Client}, fact{"loopback", s.facts.Loopback}, fact{"worker", s.worker},
+			fact{"enrolling", s.enrolling}, fact{"requests", slices.Sorted(maps.Keys(s.requests))}, fact{"open", s.socket != nil})
 	}
 	s.info.trail.done()
 }

@@ -114,6 +114,7 @@ type System struct {
 	data     *Data
 	scratch  sync.Pool // of *[]byte, to encode commits in
 	trees    treeBook
+	watches  watchBook
 	// refusedAt is when a commit was last refused for want of space, in nanoseconds since 1970.
 	refusedAt atomic.Int64
 	ran       ranBook

@@ -74,8 +74,9 @@ func viewRun(s *runState, _ moment) view {
 	}
 	record := s.write()
 	v.record = &record
+	v.ahead = []string{"error"}          // it is derived from those of the steps, and written with the end
 	if s.recordDue || s.status.Ended() { // an ended run is not read further than to see that it has
-		v.ahead = []string{"jobs"}
+		v.ahead = append(v.ahead, "jobs")
 	}
 	var counts [ended + 1]int
 	for _, p := range s.phases {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/persistence"
+	"github.com/swampd/swampd/workflow"
 )
 
 // Where a step is.
@@ -69,7 +70,7 @@ func (w *whyRun) notBegun(o int, s *messages.WhyStep) error {
 		}
 		n.Status, n.When = string(status), need.When.String()
 		s.Needs = append(s.Needs, n)
-		needs = append(needs, fmt.Sprintf("%s (%s), which %s", what, n.GetWhen(), isNow(status)))
+		needs = append(needs, fmt.Sprintf("%s, which %s, %s", what, isNow(status), toEnd(need.When)))
 	}
 	if len(needs) > 0 {
 		s.Where = whereNeeds
@@ -86,6 +87,20 @@ func (w *whyRun) notBegun(o int, s *messages.WhyStep) error {
 		s.Text = fmt.Sprintf("%s is ready, but the actor of its run does not answer: look at it with swamp actor inspect %s.", quoted(s), w.run.GetRunId())
 	}
 	return nil
+}
+
+// toEnd is a condition as a verb.
+func toEnd(c workflow.Condition) string {
+	switch c {
+	case workflow.OnSucceeded:
+		return "to succeed"
+	case workflow.OnFailed:
+		return "to fail"
+	case workflow.Always:
+		return "to end"
+	default:
+		return "to end as " + c.String()
+	}
 }
 
 // isNow is a status as a verb.

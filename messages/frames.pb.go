@@ -7390,7 +7390,7 @@ func (x *ActorWatchResult) GetDropped() float64 {
 // ActorEvent is one thing that an actor did: it took a command, changed its state, committed, or caused an effect.
 type ActorEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// command, transition, commit, refused, effect, panic, or dropped.
+	// watching (the watch is open), command, transition, commit, refused, effect, panic, or dropped.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Dense, but for what was dropped.
 	Seq     float64                `protobuf:"fixed64,2,opt,name=seq,proto3" json:"seq,omitempty"`

@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) actorCommand() *cobra.Command {
-	return a.group("actor", "Look inside the actor system", a.actorTreeCommand())
+	return a.group("actor", "Look inside the actor system", a.actorTreeCommand(), a.actorInspectCommand(), a.actorWatchCommand())
 }
 
 func (a *app) actorTreeCommand() *cobra.Command {

@@ -166,6 +166,8 @@ type stream struct {
 	event func(*messages.RunEvent) error
 	// chunk takes each piece of a backup, in order. It may block. An error ends the stream.
 	chunk func([]byte) error
+	// actor takes each event of actors, in order. It may block. An error ends the stream.
+	actor func(*messages.ActorEvent) error
 	// sent is called when the request has been written.
 	sent func()
 	// alive is called once, when the connection has proved to work.
@@ -222,6 +224,11 @@ func (c *client) receive(ctx context.Context, ws *websocket.Conn, verb messages.
 		case *messages.Frame_Event:
 			if event := body.Event.GetRun(); event != nil && s.event != nil {
 				if err := s.event(event); err != nil {
+					return nil, err
+				}
+			}
+			if event := body.Event.GetActor(); event != nil && s.actor != nil {
+				if err := s.actor(event); err != nil {
 					return nil, err
 				}
 			}

@@ -82,8 +82,9 @@ func shown() map[messages.Verb]proto.Message {
 				{Name: "c", Status: "pending"},
 			}}},
 		},
-		messages.VerbRunCancel: &messages.RunCancelResult{RunId: "01957f3e-0000-7000-8000-000000000002", Status: "running", CancelRequested: true},
-		messages.VerbWhy:       whyShown(at),
+		messages.VerbRunCancel:    &messages.RunCancelResult{RunId: "01957f3e-0000-7000-8000-000000000002", Status: "running", CancelRequested: true},
+		messages.VerbWhy:          whyShown(at),
+		messages.VerbActorInspect: inspectShown(at),
 		messages.VerbActorTree: &messages.ActorTreeResult{Count: 4, Items: []*messages.ActorItem{
 			{Pid: "swampd", Kind: "root", State: "supervising", StartedAt: messages.Time(at(-time.Hour))},
 			{Pid: "swampd/runs", Kind: "router", State: "routing", Processed: 7, LastMessage: proto.String("route"), StartedAt: messages.Time(at(-time.Hour))},
@@ -102,7 +103,7 @@ func TestLists(t *testing.T) {
 	commands := []string{
 		"worker list --all", "worker show gpu-1", "worker queue", "worker drain gpu-1", "worker pause gpu-1 --for 2h", "worker resume gpu-1",
 		"doctor books", "worker token create gpu-1", "worker token list", "worker token revoke gpu-1",
-		"run list", "run show r", "run cancel r", "actor tree", "why r a",
+		"run list", "run show r", "run cancel r", "actor tree", "why r a", "actor inspect fleet/gpu-1",
 	}
 	for _, command := range commands {
 		for _, form := range []string{"log", "json"} {

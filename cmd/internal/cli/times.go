@@ -89,3 +89,12 @@ func span(now time.Time, from, to *timestamppb.Timestamp) string {
 		return elapsed(end.Sub(start))
 	}
 }
+
+// moment writes the time of day of something that happens fast, in UTC as the journal has it.
+func moment(t *timestamppb.Timestamp) string {
+	at := messages.GoTime(t)
+	if at.IsZero() {
+		return "-"
+	}
+	return at.UTC().Format("15:04:05.000")
+}
