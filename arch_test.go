@@ -195,6 +195,10 @@ func confinements() []confinement {
 			"the YAML language is workflow's",
 		},
 		{
+			"R6", []string{"github.com/google/cel-go"}, []string{"workflow"},
+			"expressions are workflow's",
+		},
+		{
 			"R7", []string{"testing", "github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak"}, tests,
 			"what only tests need stays out of the binaries",
 		},

@@ -43,21 +43,3 @@ func TestCondition_HoldsForASetOfEndsIfItHoldsForEachOfThem(t *testing.T) {
 		})
 	}
 }
-
-func TestParse_RefusesWhatThisVersionDoesNotRun(t *testing.T) {
-	t.Parallel()
-	for src, want := range refusedSources() {
-		_, err := Parse("f", []byte(src))
-		if err == nil || err.Error() != want {
-			t.Errorf("%s\ngot:  %v\nwant: %s", src, err, want)
-		}
-	}
-}
-
-// refusedSources are one for each feature of notRun, with what Parse says of it.
-func refusedSources() map[string]string {
-	const jobs = "name: x\njobs: [{name: j, steps: [{name: a, run: echo}, "
-	return map[string]string{
-		jobs + "{name: b, run: echo, dependsOn: [{step: a, condition: failed}]}]}]": "f:2:102: this version does not run workflows with conditions other than 'succeeded' yet",
-	}
-}

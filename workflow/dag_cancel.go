@@ -63,11 +63,11 @@ type Past struct {
 	Passed map[int]bool
 	// Expansions are the templates that were expanded, in that order.
 	Expansions []Expansion
-	// Cancelled tells that the run is cancelled. Then Started tells which jobs had started before, and Begun which steps
+	// Cancelled tells that the run is cancelled. Then Started tells of each job whether it had started before, and Begun which steps
 	// have a record that is not ended. What has no record and does not clean up is cancelled.
 	Cancelled bool
-	Started   func(job int) bool
-	Begun     func(step int) bool
+	Started   []bool
+	Begun     map[int]bool
 }
 
 // Expansion is one expansion of a template.
@@ -103,9 +103,9 @@ func ResumeProgress(p *Plan, past Past) (*Progress, Change) {
 	}
 	if past.Cancelled {
 		for job := range g.jobs {
-			g.jobs[job].started = past.Started(job) // for cancel alone: begin finds out by itself
+			g.jobs[job].started = past.Started[job] // for cancel alone: begin finds out by itself
 		}
-		g.cancel(past.Begun, &c)
+		g.cancel(func(step int) bool { return past.Begun[step] }, &c)
 		for job := range g.jobs {
 			g.jobs[job].started = false
 		}

@@ -514,8 +514,13 @@ func TestResumeProgress_IsTheProgressThatWasPlayed(t *testing.T) {
 			}
 		}
 		running := w.running()
-		past.Started = func(job int) bool { return w.started[job] }
-		past.Begun = func(step int) bool { return slices.Contains(running, step) }
+		past.Begun = map[int]bool{}
+		for _, i := range running {
+			past.Begun[i] = true
+		}
+		for i := range p.Jobs {
+			past.Started = append(past.Started, w.started[i])
+		}
 		g, c := ResumeProgress(p, past)
 		checkOrder(t, p, c)
 		var jobsEnded []JobEnd

@@ -4,14 +4,38 @@ package workflow
 type feature string
 
 const (
-	featureConditions feature = "conditions other than 'succeeded'"
+	featureConditions  feature = "conditions other than 'succeeded'"
+	featureInputs      feature = "'inputs'"
+	featureOutputs     feature = "'outputs'"
+	featureExprs       feature = "expressions"
+	featureForEach     feature = "'forEach'"
+	featureGuard       feature = "'guard'"
+	featureAllow       feature = "'allowFailure'"
+	featureRetry       feature = "'retry'"
+	featureStop        feature = "'stop'"
+	featureWorkingDir  feature = "'workingDir'"
+	featureShell       feature = "'shell'"
+	featureConcurrency feature = "'concurrency'"
+	featureGroups      feature = "concurrency groups"
+	featureAffinity    feature = "'affinity'"
+	featurePrefer      feature = "'prefer'"
+	featureSpread      feature = "'spread'"
+	featurePriority    feature = "'priority'"
+	featureNested      feature = "tasks of type 'workflow'"
+	featureApproval    feature = "tasks of type 'manual_approval'"
+	featureAssert      feature = "tasks of type 'assert'"
+	featureArgs        feature = "inputs of methods that are lists or maps"
 )
 
 // notRun lists what the language has and this version does not carry out. A file that uses it is refused: a step that ran
 // without its guard, or once instead of for each, would do what nobody asked for. A feature leaves the list in the change
 // that makes the orchestrator run it.
 func notRun() []feature {
-	return []feature{featureConditions}
+	return []feature{
+		featureConditions, featureInputs, featureOutputs, featureExprs, featureForEach, featureGuard, featureAllow, featureRetry,
+		featureStop, featureWorkingDir, featureShell, featureConcurrency, featureGroups, featureAffinity, featurePrefer,
+		featureSpread, featurePriority, featureNested, featureApproval, featureAssert, featureArgs,
+	}
 }
 
 // use is one place that uses a feature.

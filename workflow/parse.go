@@ -25,16 +25,16 @@ func parse(file string, src []byte, refused []feature) (*Plan, error) {
 	if !ok {
 		return nil, Diagnoses(found.diagnoses(file, text))
 	}
-	d := decoder{found: &found, plan: &Plan{}}
+	d := decoder{found: &found, plan: &Plan{}, src: text, level: inWorkflow}
 	if n := read(text, &found); n != nil {
 		d.workflow(n)
+		d.compileAll()
 		d.refuse(refused)
 	}
 	if len(found.list) > 0 {
 		return nil, Diagnoses(found.diagnoses(file, text))
 	}
 	d.plan.Warnings = d.warned.diagnoses(file, text)
-	d.plan.index()
 	return d.plan, nil
 }
 
@@ -43,12 +43,18 @@ type decoder struct {
 	found    *findings
 	warned   findings
 	plan     *Plan
+	src      string
 	ordinals []int // 0, 1, 2, …: the jobs take theirs from it
 	// Dependencies and names are kept until all names are known.
 	jobDeps, stepDeps []dependency
 	jobNames          names
 	stepNames         []names // by job
 	used              []use
+	// Expressions are kept until all that they may refer to is known; these say where the reader is.
+	pending []pending
+	level   level
+	atJob   int
+	atStep  int
 }
 
 // names tells where a name stands.
@@ -73,8 +79,12 @@ func (d *decoder) workflow(n *node) {
 			d.plan.Name = d.name(e)
 		case "jobs":
 			jobs = e.value
+		case "inputs":
+			d.inputList(e)
+		case "outputs":
+			d.outputs(e)
 		default:
-			if !d.setting(e, &own) {
+			if !d.setting(e, &own, inWorkflow) {
 				d.unknown(e, inWorkflow)
 			}
 		}
@@ -82,7 +92,8 @@ func (d *decoder) workflow(n *node) {
 	if !named {
 		d.found.add(n.at, "a workflow needs a 'name'")
 	}
-	scope := own.within(inherited{lost: messages.LostRequeue})
+	d.plan.Concurrency, d.plan.Group = own.concurrency, own.group
+	scope := own.within(inherited{lost: messages.LostRequeue}, WorkflowAffinity)
 	if jobs == nil {
 		d.found.add(n.at, "a workflow needs 'jobs'")
 	} else if d.is(jobs, list, "'jobs'") {
@@ -134,6 +145,7 @@ func (d *decoder) job(n *node, scope inherited) {
 	var steps *node
 	named := false
 	index := len(d.plan.Jobs)
+	d.level, d.atJob = inJob, index
 	d.plan.Jobs = append(d.plan.Jobs, Job{})
 	d.stepNames = append(d.stepNames, nil)
 	for i := range n.entries {
@@ -149,7 +161,7 @@ func (d *decoder) job(n *node, scope inherited) {
 		case "dependsOn":
 			d.jobDeps = d.dependsOn(e, "job", index, d.jobDeps)
 		default:
-			if !d.setting(e, &own) {
+			if !d.setting(e, &own, inJob) {
 				d.unknown(e, inJob)
 			}
 		}
@@ -161,8 +173,9 @@ func (d *decoder) job(n *node, scope inherited) {
 	if steps == nil {
 		d.found.add(n.at, "a job needs 'steps'")
 	} else if d.is(steps, list, "'steps'") {
-		d.stepList(steps, index, own.within(scope))
+		d.stepList(steps, index, own.within(scope, JobAffinity))
 	}
+	d.plan.Jobs[index].Concurrency, d.plan.Jobs[index].Group = own.concurrency, own.group
 	last := len(d.plan.Steps)
 	d.plan.Jobs[index].Steps = d.ordinals[first:last:last]
 	d.warnUnplaced(&own, d.plan.Steps[first:])
@@ -183,38 +196,70 @@ func (d *decoder) stepList(n *node, job int, scope inherited) {
 
 func (d *decoder) step(n *node, job int, scope inherited, seen names) {
 	own := settings{queueTimeoutAt: -1}
-	s := Step{Job: job}
+	s, x := Step{Job: job}, Exprs{}
 	index := len(d.plan.Steps)
-	var run, task *entry
-	named := false
+	d.level, d.atJob, d.atStep = inStep, job, index
+	var name, run, task *entry
 	for i := range n.entries {
 		e := &n.entries[i]
 		switch e.key {
 		case "name":
-			named = true
-			s.Name = d.name(e)
-			d.unique(seen, s.Name, index, e, "step")
+			name = e
 		case "run":
 			run = e
 		case "task":
 			task = e
 		case "dependsOn":
 			d.stepDeps = d.dependsOn(e, "step", index, d.stepDeps)
-		case "timeout":
-			s.Timeout, _ = d.seconds(e)
+		case "forEach":
+			s.ForEach = d.forEach(e)
 		default:
-			if !d.setting(e, &own) {
+			if !d.control(e, &s, &x) && !d.setting(e, &own, inStep) {
 				d.unknown(e, inStep)
 			}
 		}
 	}
-	if !named {
+	if name == nil {
 		d.found.add(n.at, "a step needs a 'name'")
+	} else if s.ForEach == nil {
+		s.Name = d.name(name)
+		d.unique(seen, s.Name, index, name, "step")
+	} else {
+		s.Name = d.nameOrTemplate(name)
+		s.ForEach.name = d.templateOf(name.value, "the name of a step", wantName)
+		d.unique(seen, s.Name, index, name, "step")
 	}
-	d.call(&s, n, run, task)
+	d.call(&s, &x, n, run, task)
+	d.placeControls(&s, &x, &own, n)
 	d.plan.Steps = append(d.plan.Steps, s)
-	own.within(scope).apply(&d.plan.Steps[index])
+	own.within(scope, StepAffinity).apply(&d.plan.Steps[index], &x)
+	if !x.empty() {
+		d.plan.Steps[index].Exprs = &x
+	}
 	d.warnUnplaced(&own, d.plan.Steps[index:])
+}
+
+// placeControls checks what belongs together in a step.
+func (d *decoder) placeControls(s *Step, x *Exprs, own *settings, n *node) {
+	if own.concurrency > 0 || own.group != nil {
+		if s.Controls == nil {
+			s.Controls = &Controls{}
+		}
+		s.Controls.Concurrency, s.Controls.Group = own.concurrency, own.group
+		if own.group != nil {
+			x.Group = own.group.expr
+		}
+	}
+	c := s.Controls
+	switch {
+	case c == nil:
+	case c.Concurrency > 0 && s.ForEach == nil:
+		d.found.add(n.at, "'concurrency' of a step is that of its 'forEach', and it has none")
+	case (c.Shell != "" || c.WorkingDir != "") && s.Model != shellModel && (s.Model != "" || s.Task != nil):
+		d.found.add(n.at, "'shell' and 'workingDir' belong to a step with 'run'")
+	case c.Retry != nil && s.Task != nil && s.Task.Workflow == nil:
+		d.found.add(n.at, "'retry' belongs to a step that a worker runs")
+	}
 }
 
 // unique notes a name and reports one that another has.

@@ -3,7 +3,6 @@ package workflow
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,15 +34,15 @@ jobs:
 		Jobs: []Job{{Name: "gather", Needs: []int{1}, Steps: []int{0}}, {Name: "work", Steps: []int{1, 2}}},
 		Steps: []Step{
 			{
-				Name: "gather", Job: 0, Model: "test/noop", Method: "noop", Args: []Arg{{"a", "true"}, {"z", "1.10"}},
+				Name: "gather", Job: 0, Model: "test/noop", Method: "noop", Args: []Arg{{Name: "a", Value: "true"}, {Name: "z", Value: "1.10"}},
 				OnWorkerLost: messages.LostRequeue,
 			},
 			{
-				Name: "two", Job: 1, Needs: []int{2}, Model: "command/shell", Method: "run", Args: []Arg{{"run", "echo 2"}},
+				Name: "two", Job: 1, Needs: []int{2}, Model: "command/shell", Method: "run", Args: []Arg{{Name: "run", Value: "echo 2"}},
 				Placement: pool, Timeout: 1500 * time.Millisecond, OnWorkerLost: messages.LostRequeue,
 			},
 			{
-				Name: "one", Job: 1, Model: "command/shell", Method: "run", Args: []Arg{{"run", "echo 1"}},
+				Name: "one", Job: 1, Model: "command/shell", Method: "run", Args: []Arg{{Name: "run", Value: "echo 1"}},
 				Placement: pool, QueueTimeout: ptr(time.Duration(0)), OnWorkerLost: messages.LostFail,
 				Env: messages.Labels{{Key: "A", Value: "1"}, {Key: "B", Value: "2"}},
 			},
@@ -178,28 +177,28 @@ func nestedList(n int) string {
 	return b.String()
 }
 
-func TestParse_EveryKnownKeyIsTakenOrRefusedByName(t *testing.T) {
+func TestParse_EveryKnownKeyIsTakenAndEveryOtherIsUnknown(t *testing.T) {
 	t.Parallel()
-	source := func(l level, key string) string {
-		at := map[level]string{}
-		at[l] = key + ": 1"
-		src := "name: w\n" + at[inWorkflow] + "\njobs:\n- name: j\n  " + at[inJob] + "\n  steps:\n  - name: r\n    run: echo\n  - name: s\n    " + at[inStep] +
-			"\n    dependsOn:\n    - step: r\n      " + at[inDependency] + "\n      condition:\n        type: succeeded\n        " + at[inCondition] +
-			"\n  - name: t\n    task:\n      type: model_method\n      modelType: m\n      methodName: n\n      " + at[inTask] + "\n"
-		return src
+	// where holds for each level a source in which KEY stands in a map of it.
+	const step = "name: w\njobs:\n- name: j\n  steps:\n  - name: r\n    run: echo\n  - name: s\n"
+	where := [levels]string{
+		inWorkflow: "name: w\nKEY\njobs: [{name: j, steps: [{name: s, run: echo}]}]\n", inJob: "name: w\njobs:\n- name: j\n  KEY\n  steps: [{name: s, run: echo}]\n",
+		inStep: step + "    KEY\n", inTask: step + "    task:\n      type: model_method\n      KEY\n", inNested: step + "    task:\n      type: workflow\n      KEY\n",
+		inApproval: step + "    task:\n      type: manual_approval\n      KEY\n", inAssert: step + "    task:\n      type: assert\n      KEY\n",
+		inDependency: step + "    dependsOn:\n    - step: r\n      KEY\n", inCondition: step + "    dependsOn:\n    - step: r\n      condition:\n        type: failed\n        KEY\n",
+		inInput: "name: w\ninputs:\n  i:\n    KEY\n", inForEach: step + "    forEach:\n      KEY\n", inRetry: step + "    retry:\n      KEY\n",
+		inBackoff: step + "    retry:\n      max: 1\n      backoff:\n        KEY\n", inStop: step + "    stop:\n      KEY\n",
+		inConcurrency: step + "    concurrency:\n      KEY\n", inPreferred: step + "    prefer:\n    - weight: 1\n      KEY\n",
 	}
-	for l := inWorkflow; l <= inCondition; l++ {
-		for _, key := range append(l.keys(), l.later()...) {
-			_, err := Parse("f", []byte(source(l, key)))
-			text := fmt.Sprint(err)
-			if strings.Contains(text, "unknown key") {
+	for l := range levels {
+		for _, key := range l.keys() {
+			_, err := parse("f", []byte(strings.Replace(where[l], "KEY", key+": 1", 1)), nil)
+			if text := fmt.Sprint(err); strings.Contains(text, "unknown key") {
 				t.Errorf("%s: the key %s is unknown: %s", l, key, text)
 			}
-			if later := slices.Contains(l.later(), key); later != strings.Contains(text, "'"+key+"' is not supported by this version") {
-				t.Errorf("%s: the key %s: %s", l, key, text)
-			}
 		}
-		if _, err := Parse("f", []byte(source(l, "xyzzy"))); !strings.Contains(fmt.Sprint(err), "unknown key 'xyzzy' in "+l.String()) {
+		_, err := parse("f", []byte(strings.Replace(where[l], "KEY", "xyzzy: 1", 1)), nil)
+		if !strings.Contains(fmt.Sprint(err), "unknown key 'xyzzy' in "+l.String()) {
 			t.Errorf("%s takes any key: %v", l, err)
 		}
 	}

@@ -64,6 +64,16 @@ func (d *decoder) text(n *node, what string) (string, bool) {
 
 // name is a text that people will see as a name.
 func (d *decoder) name(e *entry) string {
+	s := d.nameOrTemplate(e)
+	if hasExpr(s) {
+		d.found.add(e.value.at, "%s holds no expressions: only the name of a step with 'forEach' may", quote(e.key))
+		return ""
+	}
+	return s
+}
+
+// nameOrTemplate is a name, or a text that expressions make one of.
+func (d *decoder) nameOrTemplate(e *entry) string {
 	s, ok := d.text(e.value, quote(e.key))
 	if !ok || !d.isName(e.value.at, s, quote(e.key)) {
 		return ""
@@ -182,7 +192,7 @@ func (d *decoder) label(e *entry) bool {
 	if !d.isPair(e, "label") {
 		return false
 	}
-	if len(e.value.text) > maxLabelValue || !isPrintable(e.value.text) {
+	if !hasExpr(e.value.text) && len(e.value.text) > maxLabelValue || !isPrintable(e.value.text) {
 		d.found.add(e.value.at, "the value of the label %s: a value is printable and has at most %d bytes", quote(e.key), maxLabelValue)
 		ok = false
 	}
@@ -220,11 +230,6 @@ func (d *decoder) variable(e *entry) bool {
 		ok = false
 	}
 	return ok
-}
-
-// argument checks one argument of a method.
-func (d *decoder) argument(e *entry) bool {
-	return d.isName(e.at, e.key, "the name of the input") && d.isPair(e, "input")
 }
 
 // word reads one of a few words.
