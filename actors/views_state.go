@@ -10,9 +10,10 @@ import (
 
 // leaseView is what a lease knows that its record does not say.
 type leaseView struct {
-	accepted  bool
-	lostAt    time.Time // of its worker's socket; zero: it is there
-	graceLeft time.Duration
+	accepted   bool
+	acceptedAt time.Time
+	lostAt     time.Time // of its worker's socket; zero: it is there
+	graceLeft  time.Duration
 }
 
 func (v *view) know(name string, value any) { v.facts = append(v.facts, fact{name, value}) }
@@ -127,7 +128,7 @@ func viewLease(l leaseState, at moment) view {
 	v.record = &record
 	// What is not worth a commit of its own is written with the next one, at the latest with the end.
 	v.ahead = []string{"offset", "logged", "firstLostAt", "workerVersion", "excused", "cancelRequestedAt", "cancelForced"}
-	v.lease = &leaseView{accepted: l.accepted, lostAt: l.lostAt, graceLeft: l.graceLeft(at)}
+	v.lease = &leaseView{accepted: l.accepted, acceptedAt: l.acceptedAt, lostAt: l.lostAt, graceLeft: l.graceLeft(at)}
 	v.know("session", l.session)
 	v.know("accepted", l.accepted)
 	v.know("acceptedAt", l.acceptedAt)

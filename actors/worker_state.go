@@ -378,7 +378,7 @@ func (w workerState) leaseHere(c leaseHere, at moment) (workerState, decision) {
 		if c.dispatch.GetSeq() != seq { // a repeat is on its way already, and only read
 			c.dispatch.Seq = seq
 		}
-		d.then(transmit{w.session, &messages.Frame{Id: c.lease, Body: &messages.Frame_Request{Request: &messages.Request{
+		d.then(transmit{w.session, &messages.Frame{Id: c.lease, Trace: messages.Traceparent(c.dispatch.GetRunId(), c.dispatch.GetDispatchId()), Body: &messages.Frame_Request{Request: &messages.Request{
 			Verb: string(messages.VerbWorkerDispatch), Params: &messages.Request_WorkerDispatch{WorkerDispatch: c.dispatch},
 		}}}})
 	}

@@ -24,7 +24,7 @@ func (s *session) read() {
 func (s *session) onFrame(f *messages.Frame) {
 	switch body := f.GetBody().(type) {
 	case *messages.Frame_Request:
-		s.onRequest(f.GetId(), body.Request)
+		s.onRequest(f.GetId(), f.GetTrace(), body.Request)
 	case *messages.Frame_Response:
 		s.onAnswer(f.GetId(), true)
 	case *messages.Frame_Error:
@@ -46,10 +46,10 @@ func (s *session) onFrame(f *messages.Frame) {
 	}
 }
 
-func (s *session) onRequest(id string, r *messages.Request) {
+func (s *session) onRequest(id, trace string, r *messages.Request) {
 	switch params := r.GetParams().(type) {
 	case *messages.Request_WorkerDispatch:
-		s.a.onDispatch(s, id, params.WorkerDispatch)
+		s.a.onDispatch(s, id, traced(params.WorkerDispatch, trace))
 	case *messages.Request_WorkerAbort:
 		s.a.onAbort(id, params.WorkerAbort)
 	case *messages.Request_WorkerOrder:

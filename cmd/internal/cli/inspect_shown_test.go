@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/swampd/swampd/messages"
 )
@@ -42,5 +43,41 @@ func inspectShown(at func(time.Duration) time.Time) *messages.ActorInspectResult
 		Children:    []*messages.ActorItem{{Pid: "swampd/fleet/gpu-1/x", Kind: "step", State: "running"}},
 		Messages:    []*messages.ActorMessage{{At: messages.Time(at(-time.Second)), Name: "leaseHere"}},
 		LastError:   &messages.ActorFault{At: messages.Time(at(-time.Minute)), Command: "pauseWorker", Text: "boom\x1b[2J", Stack: proto.String("goroutine 1\n\tmain.go:1\n")},
+	}
+}
+
+// traceShown is the story of a run that goes on.
+func traceShown(at func(time.Duration) time.Time) *messages.ActorTraceResult {
+	ms := func(n int) *timestamppb.Timestamp {
+		return messages.Time(at(-5*time.Second + time.Duration(n)*time.Millisecond))
+	}
+	move := func(n int, from, to, text string) *messages.TraceMove {
+		return &messages.TraceMove{At: ms(n), SinceMs: float64(n), From: from, To: to, Text: text, Job: proto.String("j"), Step: proto.String("s")}
+	}
+	span := func(place, name, id, parent string, from, to int, status string) *messages.TraceSpan {
+		s := &messages.TraceSpan{SpanId: messages.SpanID(id), Place: place, Name: name, StartedAt: ms(from), TookMs: float64(to - from)}
+		if parent != "" {
+			s.ParentId = proto.String(messages.SpanID(parent))
+			s.Job, s.Step = proto.String("j"), proto.String("s")
+		}
+		if status != "" {
+			s.EndedAt, s.Status = ms(to), proto.String(status)
+		}
+		return s
+	}
+	failed := span("worker", "on gpu-1", "r.0.1", "step", 1250, 2000, "failed")
+	failed.Error, failed.Worker, failed.DispatchId, failed.Attempt = proto.String("exit status 7"), proto.String("gpu-1"), proto.String("r.0.1"), proto.Int32(1)
+	return &messages.ActorTraceResult{
+		RunId: "r", WorkflowName: "train", Status: "running", TraceId: messages.TraceID("r"), StartedAt: ms(0),
+		Moves: []*messages.TraceMove{
+			move(0, "client", "run", "submits train; \"x\""), move(1, "run", "step j/s", "is ready"), move(2, "step j/s", "scheduler", "stands in line for labels gpu=true"),
+			move(1200, "scheduler", "step j/s", "gives it to gpu-1"), move(1201, "leases", "worker gpu-1", "sends it"), move(1250, "worker gpu-1", "leases", "accepts"),
+			move(2000, "worker gpu-1", "leases", "result: failed"),
+		},
+		Spans: []*messages.TraceSpan{
+			span("run", "run train", "r", "", 0, 5000, ""), span("step", "step j/s", "step", "r", 1, 5000, ""),
+			span("queue", "in line: labels gpu=true", "r.0.q1", "step", 2, 1200, "dispatched"), span("handover", "handover to gpu-1", "h", "step", 1200, 1250, "accepted"), failed,
+		},
+		Places: []*messages.TracePlace{{Place: "queue", TookMs: 1198, Count: 1}, {Place: "handover", TookMs: 50, Count: 1}, {Place: "worker", TookMs: 750, Count: 1}, {Place: "settle"}},
 	}
 }
