@@ -94,6 +94,8 @@ func (sys *System) Do(ctx context.Context, verb messages.Verb, params proto.Mess
 		return sys.actorWatch(ctx, p, emit)
 	case *messages.ActorTraceParams:
 		return sys.actorTrace(ctx, p)
+	case *messages.ActorTopParams:
+		return sys.actorTop(ctx, p)
 	case *messages.WhyParams:
 		return sys.why(ctx, p)
 	case *messages.DoctorBooksParams:

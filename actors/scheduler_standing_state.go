@@ -132,3 +132,53 @@ func (s *schedulerState) workerStanding(name string) workerStanding {
 	})
 	return st
 }
+
+// askGlance asks for the line and the pool in numbers.
+type askGlance struct {
+	limit  int
+	answer *answer
+}
+
+// glance answers askGlance.
+type glance struct {
+	waiting, free, all int
+	classes            []classGlance // those with most steps
+}
+
+// classGlance is one class of steps in line.
+type classGlance struct {
+	requirement, why string
+	waiting          int
+	oldest           string // the queue id of the step that is first
+}
+
+func (s *schedulerState) glance(limit int) glance {
+	g := glance{waiting: s.waiting}
+	for _, w := range s.workers {
+		if w.status == messages.WorkerIdle {
+			g.all += w.capacity
+			g.free += max(w.capacity-w.taken, 0)
+		}
+	}
+	var classes []*demandClass
+	size := func(c *demandClass) int { return len(c.line) + len(c.parked) }
+	for _, c := range s.classes {
+		if size(c) > 0 {
+			classes = append(classes, c)
+		}
+	}
+	slices.SortFunc(classes, func(a, b *demandClass) int {
+		return cmp.Or(-cmp.Compare(size(a), size(b)), strings.Compare(a.placement.Requirement(), b.placement.Requirement()))
+	})
+	for _, c := range classes[:min(len(classes), limit)] {
+		first := append(append(line(nil), c.line[:min(len(c.line), 1)]...), c.parked...)
+		slices.SortFunc(first, func(a, b *offer) int {
+			if a.before(b) {
+				return -1
+			}
+			return 1
+		})
+		g.classes = append(g.classes, classGlance{c.placement.Requirement(), s.reason(c), size(c), first[0].queueID})
+	}
+	return g
+}

@@ -122,6 +122,8 @@ func stepScheduler(s *schedulerState, cmd any, at moment) (*schedulerState, deci
 		d.then(respond{to: c.answer, result: s.why(c.placements)})
 	case askStep:
 		d.then(respond{to: c.answer, result: s.standing(c)})
+	case askGlance:
+		d.then(respond{to: c.answer, result: s.glance(c.limit)})
 	case askWorker:
 		d.then(respond{to: c.answer, result: s.workerStanding(c.name)})
 	case poisoned:

@@ -96,6 +96,7 @@ type System struct {
 	journal persistence.Journal
 	log     *slog.Logger
 	timing  timing
+	started time.Time
 
 	actors     *actor.ActorSystem
 	dispatcher *dispatcher
@@ -151,7 +152,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 		return nil, err
 	}
 	sys := &System{
-		cfg: cfg, journal: cfg.Journal, log: cfg.Logger, timing: timingOf(cfg), failed: make(chan struct{}),
+		cfg: cfg, journal: cfg.Journal, log: cfg.Logger, timing: timingOf(cfg), started: time.Now(), failed: make(chan struct{}),
 		plans: newPlanCache(), failures: newFailureBook(), dispatcher: &dispatcher{},
 	}
 	sys.admit = newAdmission()

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -120,7 +121,13 @@ func appendValue(b []byte, field protoreflect.FieldDescriptor, v protoreflect.Va
 			return appendString(b, inner.AsTime().UTC().Format(time.RFC3339Nano)), nil
 		case *structpb.Struct, *structpb.Value:
 			data, err := protojson.Marshal(inner)
-			return append(b, data...), err
+			if err != nil {
+				return nil, err
+			}
+			// protojson puts blanks in by chance, so that nobody relies on where they are.
+			plain := bytes.NewBuffer(b)
+			err = json.Compact(plain, data)
+			return plain.Bytes(), err
 		}
 		return appendMessage(b, v.Message(), full)
 	case protoreflect.DoubleKind, protoreflect.BytesKind:

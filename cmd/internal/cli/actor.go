@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) actorCommand() *cobra.Command {
-	return a.group("actor", "Look inside the actor system", a.actorTreeCommand(), a.actorInspectCommand(), a.actorWatchCommand(), a.actorTraceCommand())
+	return a.group("actor", "Look inside the actor system", a.actorTreeCommand(), a.actorInspectCommand(), a.actorWatchCommand(), a.actorTraceCommand(), a.actorTopCommand())
 }
 
 func (a *app) actorTreeCommand() *cobra.Command {

@@ -81,3 +81,26 @@ func traceShown(at func(time.Duration) time.Time) *messages.ActorTraceResult {
 		Places: []*messages.TracePlace{{Place: "queue", TookMs: 1198, Count: 1}, {Place: "handover", TookMs: 50, Count: 1}, {Place: "worker", TookMs: 750, Count: 1}, {Place: "settle"}},
 	}
 }
+
+// topShown is a glance at a busy fleet; more is what happened in the second after it.
+func topShown(at func(time.Duration) time.Time, more int) *messages.ActorTopResult {
+	n := float64(more)
+	return &messages.ActorTopResult{
+		At: messages.Time(at(time.Duration(more) * time.Second)), Version: "v0.1.0", StartedAt: messages.Time(at(-time.Hour)), SlotsFree: 3, SlotsTotal: 5,
+		WorkersByStatus: []*messages.TopCount{{Name: "busy", Count: 1}, {Name: "idle", Count: 1}},
+		Workers: []*messages.TopWorker{
+			{Name: "gpu-1", Status: "busy", Taken: 2, Capacity: 4, Labels: map[string]string{"gpu": "true"}}, {Name: "cpu-1\x1b[2J", Status: "idle", Capacity: 1},
+		},
+		Classes: []*messages.TopClass{
+			{Requirement: "labels gpu=true", Waiting: 40, OldestMs: 90_000, Why: "1 matching, all busy"}, {Requirement: "target 'edge-1'", Waiting: 2, OldestMs: 3_600_000, Why: "no worker is connected"},
+		},
+		Actors: []*messages.ActorItem{
+			{Pid: "swampd/scheduler", Kind: "scheduler", State: "scheduling", Mailbox: 7, Processed: 900 + n, LastMessage: proto.String("offerStep"), LastMessageAt: messages.Time(at(0))},
+			{Pid: "swampd/runs/r1", Kind: "run", State: "running", Mailbox: 0, Processed: 4000, LastMessage: proto.String("stepEnded"), LastMessageAt: messages.Time(at(-time.Minute))},
+		},
+		ActorsByKind: []*messages.TopCount{{Name: "run", Count: 12}, {Name: "worker", Count: 2}}, RunsLive: 12, Waiting: 42,
+		RunsEnded:  []*messages.TopCount{{Name: "succeeded", Count: 100 + 2*n}},
+		StepsEnded: []*messages.TopCount{{Name: "failed", Count: 5}, {Name: "succeeded", Count: 1000 + 30*n}},
+		Commits:    5000 + 120*n, Syncs: 500 + 40*n, SyncMs: 1000 + 100*n, Restarts: 1,
+	}
+}
