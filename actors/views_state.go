@@ -140,7 +140,7 @@ func viewLease(l leaseState, at moment) view {
 		v.know("graceLeftMs", l.graceLeft(at))
 	}
 	v.know("stepKnowsTheEnd", l.stepKnows)
-	v.know("schedulerKnowsTheSlotIsFree", l.slotKnows)
+	v.know("schedulerKnowsOfTheSlot", l.slotKnows)
 	v.know("adopted", l.adopted)
 	return v
 }
