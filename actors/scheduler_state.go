@@ -44,7 +44,8 @@ type slot struct {
 	generation uint32
 }
 
-// claimedSlot is the generation of a slot that a claim of its worker holds: no lease's end frees it.
+// claimedSlot is the generation of a slot that a claim of its worker holds. Only that worker frees it: after a restore from a
+// backup a step may offer itself for a dispatch of the same id, of which the claim knows nothing.
 const claimedSlot = math.MaxUint32
 
 // offer is one step in line.
@@ -172,7 +173,7 @@ func (s *schedulerState) offer(c offerStep, d *decision, at moment) (assigned bo
 		}
 		return o.assigned
 	}
-	if s.taken[c.dispatchID] != nil { // reserved for its run, which has not waited for the answer
+	if s.taken[c.dispatchID] != nil { // reserved for its run, which has not waited for the answer; or claimed, and stays so
 		s.release(releaseSlot{dispatchID: c.dispatchID}, d, at)
 	}
 	o := &offer{offerStep: c, class: s.class(c.placement), index: -1}
@@ -321,12 +322,15 @@ func (s *schedulerState) leaveLine(o *offer) {
 
 // release frees a slot.
 func (s *schedulerState) release(c releaseSlot, d *decision, at moment) {
+	ofClaim := c.generation == claimedSlot
 	if c.from != (address{}) {
 		d.then(tell{c.from, slotNoted{c.dispatchID}})
-		s.dispatched(c.dispatchID)
+		if !ofClaim {
+			s.dispatched(c.dispatchID)
+		}
 	}
 	sl := s.taken[c.dispatchID]
-	if sl == nil || c.ticket != 0 && c.ticket != sl.choice.ticket || c.generation != 0 && c.generation < sl.generation {
+	if sl == nil || ofClaim != (sl.generation == claimedSlot) || c.ticket != 0 && c.ticket != sl.choice.ticket || c.generation != 0 && c.generation < sl.generation {
 		return
 	}
 	delete(s.taken, c.dispatchID)

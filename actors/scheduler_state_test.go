@@ -80,8 +80,11 @@ func (p *pool) draw() any {
 		if s, ok := pick(t, "slot", p.slots); ok {
 			r := releaseSlot{dispatchID: s.dispatchID, from: leaseAddress(s.dispatchID + "/1"), generation: uint32(rapid.IntRange(0, 2).Draw(t, "generation"))}
 			p.movesOn(s.dispatchID)
-			if rapid.IntRange(0, 3).Draw(t, "refused") == 3 {
+			switch rapid.IntRange(0, 4).Draw(t, "refused") {
+			case 3:
 				r.refusedBy = s.worker
+			case 4: // a claim's, which may be of a dispatch that a restored store knows nothing of
+				r.from, r.generation = workerAddress(s.worker), claimedSlot
 			}
 			return r
 		}
@@ -425,6 +428,43 @@ func TestScheduler_HandsOutNothingOnceItIsClosed(t *testing.T) {
 			t.Errorf("%T hands something out", cmd)
 		}
 	}
+}
+
+// After a restore from a backup a worker may claim a dispatch of which the store knows nothing, and whose id a waiting step
+// has for its next one.
+func TestScheduler_TheEndOfAClaimLeavesAStepThatWaitsForTheSameDispatch(t *testing.T) {
+	t.Parallel()
+	at := walkNow()
+	offer := offerStep{step: stepAddress("r", "j", "s"), queueID: "q", dispatchID: "d", placement: messages.Placement{Target: "a"}, place: 1}
+	claims := workerKnown{
+		worker: workerAddress("a"), name: "a", instance: "i", version: 1, platform: "linux", arch: "amd64", capacity: 1,
+		status: messages.WorkerIdle, claimed: []string{"d"},
+	}
+	for name, before := range map[string][]any{"it waited before": {offer, claims}, "it waits since": {claims, offer}} {
+		s := newScheduler(1, false)
+		for _, cmd := range before {
+			if _, d := stepScheduler(s, cmd, at); slices.ContainsFunc(d.effects, isAssignment) {
+				t.Errorf("%s: %T hands it out, and the worker has no free slot", name, cmd)
+			}
+		}
+		_, d := stepScheduler(s, releaseSlot{dispatchID: "d", from: workerAddress("a"), generation: claimedSlot}, at)
+		if !slices.ContainsFunc(d.effects, isAssignment) {
+			t.Errorf("%s: the slot is free, and it is not handed out", name)
+		}
+		_, _ = stepScheduler(s, releaseSlot{dispatchID: "d", from: workerAddress("a"), generation: claimedSlot}, at) // said twice
+		if sl := s.taken["d"]; sl == nil || s.workers["a"].taken != 1 {
+			t.Errorf("%s: the slot is %v, and the worker has %d taken", name, sl, s.workers["a"].taken)
+		}
+	}
+}
+
+func isAssignment(e effect) bool {
+	t, ok := e.(tell)
+	if !ok {
+		return false
+	}
+	_, ok = t.msg.(assignStep)
+	return ok
 }
 
 func TestScheduler_LoopbackTakesUnplacedStepsAndNoOthers(t *testing.T) {

@@ -142,11 +142,12 @@ func (w *twin) changed() {
 }
 
 func (w *twin) release(c releaseSlot, now time.Time) {
-	if c.from != (address{}) {
+	claim := c.generation == claimedSlot
+	if c.from != (address{}) && !claim {
 		w.drop(func(o *twinOffer) bool { return o.dispatchID == c.dispatchID && !o.assigned })
 	}
 	s, ok := w.taken[c.dispatchID]
-	if !ok || c.ticket != 0 && c.ticket != s.ticket || c.generation != 0 && (s.claim || s.generation > c.generation) {
+	if !ok || s.claim != claim || c.ticket != 0 && c.ticket != s.ticket || c.generation != 0 && s.generation > c.generation {
 		return
 	}
 	delete(w.taken, c.dispatchID)

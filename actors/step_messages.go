@@ -67,7 +67,7 @@ type releaseSlot struct {
 	// stale: the worker is not what it was when it was chosen.
 	stale bool
 	from  address
-	// generation of the lease that says it; 0: whichever holds it.
+	// generation of the lease that says it; 0: whichever holds it; claimedSlot: of a claim.
 	generation uint32
 }
 

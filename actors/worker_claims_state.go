@@ -245,7 +245,7 @@ func (w workerState) owedClaims() []obligation {
 		owed = append(owed, obligation{id: "claim " + id + at, to: leaseAddress(id), msg: c})
 	}
 	for _, d := range slices.Sorted(maps.Keys(w.freed)) {
-		owed = append(owed, obligation{id: "free " + d, to: schedulerAddress(), msg: releaseSlot{dispatchID: d, from: workerAddress(w.name)}})
+		owed = append(owed, obligation{id: "free " + d, to: schedulerAddress(), msg: releaseSlot{dispatchID: d, from: workerAddress(w.name), generation: claimedSlot}})
 	}
 	return owed
 }

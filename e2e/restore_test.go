@@ -177,6 +177,9 @@ func TestRestore_AStepThatBeganAfterTheBackupRunsAgain(t *testing.T) {
 		t.Errorf("the worker has left: %s", w.text())
 	}
 	f.workerIs("w", "idle", 20*time.Second)
+	if strings.Contains(f.d.text(), "the books disagree") {
+		t.Errorf("the auditor had to repair something: %s", f.d.text())
+	}
 }
 
 // A step that was adopted since the backup is known to the worker under a later generation than the store's.
