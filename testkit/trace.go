@@ -65,13 +65,17 @@ func (t *trace) frame(socket, arrow string, f *messages.Frame) {
 	}
 }
 
-// String is the trace, a line for each thing.
-func (t *trace) String() string {
+// all is what is kept, the oldest first.
+func (t *trace) all() []traced {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return append(append([]traced(nil), t.lines[t.next:]...), t.lines[:t.next]...)
+}
+
+// String is the trace, a line for each thing.
+func (t *trace) String() string {
 	var b strings.Builder
-	for i := range t.lines {
-		x := t.lines[(t.next+i)%len(t.lines)]
+	for _, x := range t.all() {
 		text := x.text
 		if text == "" {
 			text = fmt.Sprintf("%s %s %s %s", x.point.Kind, x.point.ID, x.point.Stage, x.point.Command)
