@@ -57,6 +57,9 @@ type Config struct {
 	Version string
 	// Executor runs the steps. nil is a [StepExecutor] on CacheDir.
 	Executor Executor
+	// Tools are programs that steps find under a name, before all others: absolute paths by name. With an Executor they are
+	// that one's matter.
+	Tools map[string]string
 	// Dial connects. nil is a WebSocket to URL.
 	Dial func(context.Context) (Link, error)
 	// DataTransport carries the requests of steps to the orchestrator's data plane. nil is HTTP with the host of URL; with
@@ -201,7 +204,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
 	if cfg.Executor == nil {
-		cfg.Executor, err = NewExecutor(ExecutorConfig{CacheDir: cfg.CacheDir, Logger: cfg.Logger})
+		cfg.Executor, err = NewExecutor(ExecutorConfig{CacheDir: cfg.CacheDir, Logger: cfg.Logger, Tools: cfg.Tools})
 		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/swampd/swampd/messages"
 )
 
 // The causes with which a caller cancels the context of a run. Any other cause counts as ErrCancelled.
@@ -137,6 +139,8 @@ type ExecutorConfig struct {
 	Models map[string]Model
 	// BaseEnv is the environment from which a step's first variables are taken. nil means os.Environ().
 	BaseEnv []string
+	// Tools are programs that steps find under a name, before all others: absolute paths by name.
+	Tools map[string]string
 	// KeeperCommand starts a keeper: a program that calls RunKeeper. Empty means this program with KeeperArg.
 	KeeperCommand []string
 }
@@ -166,6 +170,9 @@ func (c ExecutorConfig) validate() error {
 	if c.Logger == nil {
 		errs = append(errs, errors.New("no logger"))
 	}
+	if err := validateTools(c.Tools); err != nil {
+		errs = append(errs, err)
+	}
 	for name, m := range c.Models {
 		if m == nil {
 			errs = append(errs, fmt.Errorf("model %q is nil", name))
@@ -192,6 +199,10 @@ func NewExecutor(cfg ExecutorConfig) (*StepExecutor, error) {
 	// A step's working directory lies below it, and the keeper's own is another one.
 	if cfg.CacheDir, err = filepath.Abs(cfg.CacheDir); err != nil {
 		return nil, fmt.Errorf("executor: cache directory: %w", err)
+	}
+	if err := checkToolsDir(cfg.CacheDir); err != nil && len(cfg.Tools) > 0 {
+		cfg.Logger.Warn("steps find no tools", messages.KeyErr, err)
+		cfg.Tools = nil
 	}
 	return &StepExecutor{cfg: cfg}, nil
 }

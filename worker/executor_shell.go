@@ -52,6 +52,12 @@ func (e *StepExecutor) runShell(ctx context.Context, t Task, started func(), out
 	if err != nil {
 		return cannotStart(err.Error())
 	}
+	if len(e.cfg.Tools) > 0 {
+		if err := makeTools(e.cfg.CacheDir, e.cfg.Tools); err != nil {
+			return workerCannotStart(err)
+		}
+		env = withTools(env, toolsDir(e.cfg.CacheDir))
+	}
 	spec := keeperSpec{
 		dispatch: t.DispatchID,
 		lock:     keeperLockPath(e.cfg.CacheDir),

@@ -98,6 +98,10 @@ func (a *app) connectCommand(name string) *cobra.Command {
 		// to the end of the process: one that comes when everything is over does not change how that was.
 		signals, _ := a.host.Notify(stopSignals()...)
 		events := &eventPrinter{w: a.host.Stdout, json: a.json()}
+		tools, err := daemon.StepTools()
+		if err != nil {
+			return err
+		}
 		agent, err := worker.New(worker.Config{
 			URL:           url,
 			Token:         token,
@@ -113,6 +117,7 @@ func (a *app) connectCommand(name string) *cobra.Command {
 			Version:       version(),
 			Logger:        log,
 			OnEvent:       events.print,
+			Tools:         tools,
 		})
 		if err != nil {
 			return err

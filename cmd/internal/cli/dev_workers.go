@@ -67,6 +67,7 @@ func (d *devWorkers) startOne(self string, w devWorker, token string) error {
 		args = append(args, "--label", l.Key+"="+l.Value)
 	}
 	child := exec.Command(self, args...)
+	child.Args[0] = string(Swamp) // which this program may be under another name
 	child.Env = append(withoutOurs(d.host.Environ()), envWorkerToken+"="+token)
 	child.Stderr = log
 	child.SysProcAttr = ownGroup()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -46,12 +48,24 @@ const (
 )
 
 // Main runs a program on the real machine and returns its exit code. The keeper of a step is the same binary under a
-// hidden name, which must not look at flags or variables. engine may be nil for the program of a worker.
+// hidden name, which must not look at flags or variables. Called as swamp, as a step finds it, each of them is that. engine
+// may be nil for the program of a worker.
 func Main(p Program, engine daemon.Engine) int {
 	if len(os.Args) > 1 && os.Args[1] == worker.KeeperArg {
 		return worker.RunKeeper()
 	}
+	if calledAs(os.Args) == string(Swamp) {
+		p = Swamp
+	}
 	return Run(context.Background(), p, systemHost(engine))
+}
+
+// calledAs is the name of the program as it was called.
+func calledAs(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 }
 
 func systemHost(engine daemon.Engine) *Host {

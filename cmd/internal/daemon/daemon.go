@@ -74,6 +74,16 @@ type Report struct {
 	Orphans   int
 }
 
+// StepTools are what steps find before all other programs: this one, under the name by which it is the client's. The three
+// programs are one code base.
+func StepTools() (map[string]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return map[string]string{"swamp": self}, nil
+}
+
 // ReadTokenFile reads a token from a file that a person, or this program, made.
 func ReadTokenFile(name string) (messages.Secret, error) {
 	data, err := os.ReadFile(name)

@@ -215,6 +215,10 @@ func startOwnWorker(o actors.Orchestrator, g *gateway.Server, cfg daemon.Config,
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return g.DialLocal(ctx) },
 		DisableCompression: true,
 	}
+	tools, err := daemon.StepTools()
+	if err != nil {
+		return nil, err
+	}
 	agent, err := worker.New(worker.Config{
 		Concurrency: slots,
 		CacheDir:    filepath.Join(cfg.DataDir, "loopback"),
@@ -224,6 +228,7 @@ func startOwnWorker(o actors.Orchestrator, g *gateway.Server, cfg daemon.Config,
 			return gateway.Pipe(o, actors.ConnInfo{Loopback: true, Remote: "loopback"})
 		},
 		DataTransport: data,
+		Tools:         tools,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the loopback worker: %w", err)
