@@ -81,6 +81,9 @@ func (b *bad) answer(req *http.Request) *http.Response {
 	return wholeAnswer(req, b.status, header, b.body)
 }
 
+// refused tells whether it is the credential that is not accepted.
+func (b *bad) refused() bool { return b.status == http.StatusUnauthorized }
+
 // passing tells whether asking again may help.
 func (b *bad) passing() bool {
 	switch b.code {

@@ -27,7 +27,8 @@ type Config struct {
 	Base *url.URL
 	// Transport carries requests there. It follows no redirects. Required.
 	Transport http.RoundTripper
-	// Credential returns what is shown now, and a channel that is closed when there is another. Required.
+	// Credential returns what is shown now, and a channel that is closed when there is another; nil: there will be no other,
+	// and one that is refused is refused for good. Required.
 	Credential func() (credential string, changed <-chan struct{})
 	// Patience is how long the orchestrator may be away before a request fails. It is asked when it is found to be. Required.
 	Patience func() time.Duration
@@ -149,7 +150,7 @@ func (e *exchange) persist() (*http.Response, error) {
 			_ = resp.Body.Close()
 			return nil, messages.Faultf(messages.CodeUnavailable, "the orchestrator's address answers with a redirect, which a worker does not follow")
 		case err == nil:
-			if last, err = readBad(resp); err == nil && !last.passing() {
+			if last, err = readBad(resp); err == nil && (!last.passing() || last.refused() && changed == nil) {
 				return last.answer(e.req), nil
 			}
 		}

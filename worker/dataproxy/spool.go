@@ -28,21 +28,48 @@ const (
 type body struct {
 	memory []byte
 	file   *os.File // nil: it is in memory
+	own    bool     // the file is ours, and is removed
+	start  int64    // in the file
 	size   int64
 	digest [sha256.Size]byte
 }
 
+// FileBody is the body of a write that is a file already: a Forwarder reads it as often as it takes, and does not copy it.
+type FileBody struct {
+	*io.SectionReader
+	file        *os.File
+	start, size int64
+}
+
+// NewFileBody returns what is in a file from where it stands to its present end. The file stays the caller's, and has to
+// stay open until the request is answered.
+func NewFileBody(file *os.File) (*FileBody, error) {
+	start, err := file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := max(info.Size()-start, 0)
+	return &FileBody{io.NewSectionReader(file, start, size), file, start, size}, nil
+}
+
+// Close implements io.Closer. It does nothing.
+func (*FileBody) Close() error { return nil }
+
 // reader returns it from its beginning.
 func (b *body) reader() io.Reader {
 	if b.file != nil {
-		return io.NewSectionReader(b.file, 0, b.size)
+		return io.NewSectionReader(b.file, b.start, b.size)
 	}
 	return bytes.NewReader(b.memory)
 }
 
 // free removes its file.
 func (b *body) free() {
-	if b.file == nil {
+	if b.file == nil || !b.own {
 		return
 	}
 	_ = b.file.Close()
@@ -64,6 +91,14 @@ func spool(r *http.Request, dir string) (_ *body, fault *messages.Fault) {
 		}
 	}()
 	if r.Body == nil || r.Body == http.NoBody {
+		copy(b.digest[:], sum.Sum(nil))
+		return b, checkDigest(r, b)
+	}
+	if file, ok := r.Body.(*FileBody); ok {
+		b.file, b.start, b.size = file.file, file.start, file.size
+		if _, err := io.Copy(sum, b.reader()); err != nil {
+			return nil, broken(err)
+		}
 		copy(b.digest[:], sum.Sum(nil))
 		return b, checkDigest(r, b)
 	}
@@ -115,7 +150,7 @@ func (b *body) toFile(dir string, head []byte, rest io.Reader) error {
 	if err != nil {
 		return err
 	}
-	b.file = file
+	b.file, b.own = file, true
 	_ = os.Remove(file.Name()) // else free removes it
 	if _, err := file.Write(head); err != nil {
 		return err

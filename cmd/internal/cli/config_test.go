@@ -44,6 +44,8 @@ func TestFlags_Completeness(t *testing.T) {
 					}
 				case f.Name == "data-dir" && strings.HasPrefix(cmd.CommandPath(), "swampd "):
 					want = []string{"SWAMPD_DATA_DIR"}
+				case f.Name == "data-url":
+					want = []string{"SWAMP_DATA_URL"}
 				case f.Name == "server":
 					want = []string{"SWAMP_SERVER"}
 				case f.Name == "server-token":

@@ -18,6 +18,8 @@ import (
 type Host struct {
 	// Args are the arguments, without the program's name.
 	Args []string
+	// Stdin is what a command reads where it is given no file.
+	Stdin io.Reader
 	// Stdout takes data, Stderr everything else.
 	Stdout, Stderr io.Writer
 	// LookupEnv and Environ read the environment, as in package os.
@@ -71,6 +73,7 @@ func calledAs(args []string) string {
 func systemHost(engine daemon.Engine) *Host {
 	return &Host{
 		Args:      os.Args[1:],
+		Stdin:     os.Stdin,
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
 		LookupEnv: os.LookupEnv,

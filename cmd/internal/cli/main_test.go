@@ -83,6 +83,7 @@ func newTestHost(t *testing.T, args ...string) *testHost {
 	}
 	h.Host = &Host{
 		Args:   args,
+		Stdin:  strings.NewReader(""),
 		Stdout: h.out,
 		Stderr: h.err,
 		LookupEnv: func(name string) (string, bool) {

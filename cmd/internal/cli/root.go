@@ -59,18 +59,20 @@ func (a *app) root() *cobra.Command {
 }
 
 func (a *app) swampCommand() *cobra.Command {
-	root := a.group("swamp", "Run workflows on a fleet of disposable workers",
-		a.devCommand(),
+	commands := []*cobra.Command{
 		a.workflowCommand(),
 		a.runCommand(),
 		a.workerCommand(),
 		a.actorCommand(),
 		a.whyCommand(),
 		a.doctorCommand(),
-		a.serveCommand("serve"),
-		a.versionCommand(),
-		a.completionCommand(),
-	)
+		a.dataCommand(),
+	}
+	if a.host.Engine != nil { // the program of a worker has none, also where it is called as swamp
+		commands = append([]*cobra.Command{a.devCommand()}, append(commands, a.serveCommand("serve"))...)
+	}
+	root := a.group("swamp", "Run workflows on a fleet of disposable workers",
+		append(commands, a.versionCommand(), a.completionCommand())...)
 	root.Long = "swamp runs workflows, shows the fleet and the queue, and looks inside the actor system.\n\n" +
 		"It talks to the orchestrator that --server or SWAMP_SERVER names, with the server token of --server-token or\n" +
 		"SWAMP_SERVER_TOKEN; for an orchestrator on this machine it finds the admin token in the default data directory."
