@@ -67,7 +67,7 @@ func (sys *System) inspectLiving(ctx context.Context, info *actorInfo) (proto.Me
 	}
 	result.Parent = optional(parentOf(info.address.kind, item.GetPid()))
 	for _, m := range info.trail.all() {
-		result.Messages = append(result.Messages, &messages.ActorMessage{At: messages.Time(m.at), Name: m.name()})
+		result.Messages = append(result.Messages, &messages.ActorMessage{At: messages.Time(m.at()), Name: m.name()})
 	}
 	if f := info.fault.Load(); f != nil {
 		result.LastError = &messages.ActorFault{At: messages.Time(f.at), Command: f.command, Text: f.text, Stack: optional(f.stack)}
@@ -75,7 +75,7 @@ func (sys *System) inspectLiving(ctx context.Context, info *actorInfo) (proto.Me
 	if err != nil {
 		result.Life = lifeStuck
 		if last, busy, _ := info.trail.last(); busy {
-			name, took := last.name(), messages.Milliseconds(now.Sub(last.at))
+			name, took := last.name(), messages.Milliseconds(now.Sub(last.at()))
 			result.Current, result.CurrentMs = &name, &took
 		}
 		if !errors.Is(err, errStuck) { // it has answered that it cannot

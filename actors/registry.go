@@ -127,7 +127,7 @@ func (i *actorInfo) item() *messages.ActorItem {
 	}
 	if last.kind != nil {
 		name := last.name()
-		item.LastMessage, item.LastMessageAt = &name, messages.Time(last.at)
+		item.LastMessage, item.LastMessageAt = &name, messages.Time(last.at())
 	}
 	return item
 }

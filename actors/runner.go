@@ -337,6 +337,7 @@ func (r *runner[S]) tryStuck(ctx actor.Context) {
 func (r *runner[S]) settle(at moment) {
 	r.info.state.Store(r.machine.word(r.state))
 	if r.machine.resume != nil && !r.ending && !r.left {
+		r.owed.show = r.showDebt()
 		r.owed.settle(r.sys, r.machine.resume(r.state, at), at.now)
 	}
 }

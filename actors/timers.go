@@ -90,6 +90,8 @@ type ledger struct {
 	timer   *time.Timer
 	at      time.Time
 	ended   bool
+	// show is called with what is told for the first time; nil: nobody watches.
+	show func(obligation)
 }
 
 type entry struct {
@@ -123,6 +125,9 @@ func (l *ledger) settle(sys *System, owed []obligation, now time.Time) {
 		l.entries = append(l.entries, entry{o, now.Add(wait), wait})
 		if !o.told {
 			sys.tell(o.to, o.msg)
+			if l.show != nil {
+				l.show(o)
+			}
 		}
 	}
 	l.rearm(now)

@@ -92,16 +92,16 @@ func (sys *System) topActors(result *messages.ActorTopResult, limit int) {
 	type hot struct {
 		info   *actorInfo
 		queued int64
-		last   time.Time
+		last   int64
 	}
 	byKind := make(map[string]uint64)
 	var list []hot
-	hotter := func(a, b hot) int { return cmp.Or(cmp.Compare(b.queued, a.queued), b.last.Compare(a.last)) }
+	hotter := func(a, b hot) int { return cmp.Or(cmp.Compare(b.queued, a.queued), cmp.Compare(b.last, a.last)) }
 	sys.byPID.Range(func(_, i any) bool {
 		info := i.(*actorInfo)
 		byKind[info.address.kind]++
 		last, _, _ := info.trail.last()
-		h := hot{info, max(info.queued.Load(), 0), last.at}
+		h := hot{info, max(info.queued.Load(), 0), last.nanos}
 		if len(list) == limit && hotter(h, list[limit-1]) >= 0 {
 			return true
 		}

@@ -114,9 +114,19 @@ func TestTrail_KeepsTheLastOnesAndWhatIsInHand(t *testing.T) {
 		if len(all) != min(i+1, trailKept) || all[len(all)-1].name() != want || cap(tr.taken) > trailKept {
 			t.Fatalf("after %d: %d are kept in %d places, the last is %s", i, len(all), cap(tr.taken), all[len(all)-1].name())
 		}
-		if !slices.IsSortedFunc(all, func(a, b taken) int { return a.at.Compare(b.at) }) {
+		if !slices.IsSortedFunc(all, func(a, b taken) int { return a.at().Compare(b.at()) }) {
 			t.Fatal("they are not in the order of time")
 		}
+	}
+}
+
+// BenchmarkTrail is what a message costs an actor for being remembered.
+func BenchmarkTrail(b *testing.B) {
+	b.ReportAllocs()
+	var tr trail
+	for b.Loop() {
+		tr.take(wake{}, true)
+		tr.done()
 	}
 }
 

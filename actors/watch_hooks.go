@@ -71,6 +71,18 @@ func (r *runner[S]) showRefusal(to []*watch, cmd any, err error) {
 	r.show(to, "refused", cmd, func(e *messages.ActorEvent) { e.Text = optional(err.Error()) })
 }
 
+// showDebt tells of what the actor tells others because it owes it; nil where nobody watches.
+func (r *runner[S]) showDebt() func(obligation) {
+	to := r.viewed()
+	if to == nil {
+		return nil
+	}
+	return func(o obligation) {
+		where, text := r.sys.pidOf(o.to), "tells "+commandName(o.msg)+", until it is confirmed"
+		r.show(to, "effect", nil, func(e *messages.ActorEvent) { e.To, e.Text = &where, &text })
+	}
+}
+
 // commitText is what a commit holds.
 func commitText(d *decision) string {
 	var parts []string

@@ -15,6 +15,20 @@ import (
 	"github.com/swampd/swampd/workflow"
 )
 
+// askScheduler puts a question to the scheduler, which is stuck if it takes long. A why that waits for it would explain nothing.
+func (sys *System) askScheduler(ctx context.Context, question func(*answer) any) (any, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, lookLimit, errStuck)
+	defer cancel()
+	got, err := sys.ask(limited, schedulerAddress(), question)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil, errStuck
+	}
+	return got, err
+}
+
+// stuckScheduler is what there is to say then.
+const stuckScheduler = "the scheduler does not answer, so nothing is handed out: look at it with swamp actor inspect scheduler"
+
 // whySteps is how many steps of a run are explained, and whyText how many of them in its paragraph.
 const (
 	whySteps = 20

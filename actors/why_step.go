@@ -254,7 +254,12 @@ func (w *whyRun) inLine(r *messages.StepRecord, s *messages.WhyStep) error {
 	s.Where, s.Since = whereQueue, r.GetQueuedAt()
 	requirement := p.Requirement()
 	s.Requirement = &requirement
-	got, err := w.sys.ask(w.ctx, schedulerAddress(), func(a *answer) any { return askStep{r.GetQueueId(), p, a} })
+	got, err := w.sys.askScheduler(w.ctx, func(a *answer) any { return askStep{r.GetQueueId(), p, a} })
+	if errors.Is(err, errStuck) {
+		s.Takes = []string{"that the scheduler answers"}
+		s.Text = fmt.Sprintf("%s has waited %s for a worker matching %s, and %s.", quoted(s), ago(w.now, messages.GoTime(r.GetQueuedAt())), requirement, stuckScheduler)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,13 @@ package actors_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/swampd/swampd/actors"
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/testkit"
 )
@@ -249,6 +251,38 @@ func mustAsk(f *testkit.Fleet, verb messages.Verb, params proto.Message) {
 	if _, err := f.Ask(verb, params); err != nil {
 		panic(err)
 	}
+}
+
+func TestWhy_SaysThatTheSchedulerIsStuck(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		hold, held := make(chan struct{}), make(chan struct{}, 1)
+		var armed atomic.Bool
+		f := testkit.Start(t, testkit.WithHook(func(p actors.Point) {
+			if p.Kind == "scheduler" && p.Stage == "received" && armed.CompareAndSwap(true, false) {
+				held <- struct{}{}
+				<-hold
+			}
+		}))
+		f.Worker("gpu-1")
+		run := f.Submit(single)
+		run.WaitEvent(messages.EventStepQueued)
+		f.Settle()
+		armed.Store(true)
+		f.Go(func() { _, _ = f.Ask(messages.VerbWorkerQueueList, &messages.WorkerQueueListParams{}) })
+		<-held
+		for _, subject := range []string{run.ID + "/only", "gpu-1"} {
+			if got := why(t, f, subject).GetText(); !strings.Contains(strings.ToLower(got), "the scheduler does not answer") {
+				t.Errorf("why %s: %s", subject, got)
+			}
+		}
+		if got := inspect(t, f, "scheduler"); got.GetLife() != "stuck" || got.GetCurrent() != "askWhy" || got.GetMailbox() < 2 {
+			t.Errorf("the scheduler is %s with %s in hand and %d waiting", got.GetLife(), got.GetCurrent(), got.GetMailbox())
+		}
+		close(hold)
+		run.Cancel()
+		run.Wait()
+	})
 }
 
 func TestWhy_OfWhatIsNotThereNamesTheNearest(t *testing.T) {

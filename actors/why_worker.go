@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,11 +60,16 @@ func (sys *System) whyWorker(ctx context.Context, name string, ofStep bool) (pro
 	if err != nil {
 		return nil, err
 	}
-	got, err := sys.ask(ctx, schedulerAddress(), func(a *answer) any { return askWorker{name, a} })
-	if err != nil {
+	w := workerWhy{now: time.Now(), rec: rec}
+	got, err := sys.askScheduler(ctx, func(a *answer) any { return askWorker{name, a} })
+	switch {
+	case errors.Is(err, errStuck):
+		w.silent = true
+	case err != nil:
 		return nil, err
+	default:
+		w.standing = got.(workerStanding)
 	}
-	w := workerWhy{now: time.Now(), rec: rec, standing: got.(workerStanding)}
 	item := itemOf(rec, leases)
 	w.out = &messages.WhyWorker{Name: name, Status: item.GetStatus(), Reason: item.Reason, Taken: int32(len(leases)), Capacity: rec.GetCapacity()}
 	for _, l := range leases {
@@ -82,6 +88,7 @@ type workerWhy struct {
 	now      time.Time
 	rec      *messages.WorkerRecord
 	standing workerStanding
+	silent   bool // the scheduler does not answer
 	out      *messages.WhyWorker
 	text     sentences
 }
@@ -89,6 +96,10 @@ type workerWhy struct {
 func (w *workerWhy) explain() {
 	w.state()
 	w.holds()
+	if w.silent {
+		w.text.add("%s.", strings.ToUpper(stuckScheduler[:1])+stuckScheduler[1:])
+		return
+	}
 	st := w.standing
 	if st.known {
 		w.out.But = optional(st.but.text(verdict{status: messages.WorkerStatus(w.out.GetStatus()), taken: st.taken, capacity: st.capacity}))
@@ -166,6 +177,7 @@ func (w *workerWhy) state() {
 		w.out.Since = r.GetEnrolledAt()
 		w.text.add("%s is connected, for %s now, and %s.", name, ago(w.now, messages.GoTime(r.GetEnrolledAt())), w.slots())
 		switch {
+		case w.silent:
 		case !w.standing.known:
 			w.text.add("The scheduler has not heard of it yet.")
 		case w.standing.but == obstacleRefusal:
@@ -179,7 +191,7 @@ func (w *workerWhy) state() {
 }
 
 func (w *workerWhy) slots() string {
-	taken, capacity := w.standing.taken, int(w.rec.GetCapacity())
+	taken, capacity := max(w.standing.taken, int(w.out.GetTaken())), int(w.rec.GetCapacity())
 	switch {
 	case taken == 0:
 		return fmt.Sprintf("idle: all of its slots (%d) are free", capacity)
