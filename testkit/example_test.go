@@ -38,3 +38,39 @@ jobs:
 	// the run has succeeded
 	// loss: 0.1
 }
+
+// What is expected reads as a sentence. A worker follows a script: it is busy, loses its connection, dies, and does it.
+func Example_script() {
+	t := &recorder{} // in a test: its *testing.T
+	defer t.end()
+
+	f := testkit.Start(t)
+	run := f.Submit(`
+name: stubborn
+labels: {gpu: "true"}
+jobs: [{name: main, steps: [{name: fit, run: ./fit.sh}]}]
+`)
+	run.Expect("fit").WaitsFor("labels gpu=true")
+	does := testkit.Script(testkit.RefuseBusy, testkit.DropBeforeAccept, testkit.Die, testkit.Succeed)
+	f.Worker("gpu-1", testkit.Labels{"gpu": "true"}, does)
+	run.Succeeds()
+	fmt.Println("dispatched", run.Step("fit").GetAttempts()+run.Step("fit").GetLosses(), "times or more, lost", run.Step("fit").GetLosses())
+	// Output:
+	// dispatched 2 times or more, lost 1
+}
+
+// Drains and queues can be expected too.
+func Example_expectations() {
+	t := &recorder{} // in a test: its *testing.T
+	defer t.end()
+
+	f := testkit.Start(t)
+	f.Worker("gpu-1", testkit.Draining())
+	f.Submit("name: a\njobs: [{name: main, steps: [{name: fit, run: ./fit.sh}]}]\n")
+	f.Submit("name: b\njobs: [{name: main, steps: [{name: sum, run: ./sum.sh}]}]\n")
+	f.Expect("gpu-1").Is(messages.WorkerDraining)
+	f.ExpectQueue("fit", "sum")
+	fmt.Println("nothing runs on a worker that drains")
+	// Output:
+	// nothing runs on a worker that drains
+}
