@@ -163,6 +163,7 @@ func TestUsage_OneLineThatNamesWhatIsWrong(t *testing.T) {
 		{"a flag without its value", Swampd, "--listen", nil, "--listen"},
 		{"a negative duration", Swampd, "--queue-timeout -1s", nil, "--queue-timeout"},
 		{"a grace of less than a second", Swampd, "--grace-window 500ms", nil, "--grace-window"},
+		{"no run to be kept", Swampd, "--retain-runs 0", nil, "--retain-runs"},
 		{"a word that is none of the choices", Swampd, "--loopback maybe", nil, "--loopback"},
 		{"an address without a port", Swampd, "--listen localhost", nil, "--listen"},
 		{"a port that is none", Swampd, "--listen 127.0.0.1:http", nil, "--listen"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path"
@@ -29,6 +30,9 @@ type serveFlags struct {
 	loopback        choiceValue
 	shipEnv         patternsValue
 	tlsCert, tlsKey string
+	retainRunsFor   durationValue
+	retainRuns      countValue
+	retainWorkers   durationValue
 	shutdownTimeout durationValue
 	logLevel        choiceValue
 	logFormat       choiceValue
@@ -41,6 +45,9 @@ func (a *app) serveCommand(use string) *cobra.Command {
 		queueTimeout:    durationValue{d: time.Minute},
 		grace:           durationValue{d: time.Minute, min: time.Second},
 		loopback:        choiceValue{"", []string{"on", "off"}},
+		retainRunsFor:   durationValue{d: 7 * 24 * time.Hour},
+		retainRuns:      countValue{n: 10_000, min: 1, max: math.MaxInt32, word: "unlimited", wordIs: -1},
+		retainWorkers:   durationValue{d: 24 * time.Hour},
 		shutdownTimeout: durationValue{d: 30 * time.Second, min: time.Second},
 		logLevel:        logLevel(),
 		logFormat:       choiceValue{"text", []string{"text", "json"}},
@@ -69,6 +76,9 @@ func (a *app) serveCommand(use string) *cobra.Command {
 	flags.Var(&f.shipEnv, "ship-env", "send variables of this process to steps, by name with * and ?; repeat, or in the variable separate by commas")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the TLS certificate, in PEM")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its key, in PEM")
+	flags.Var(&f.retainRunsFor, "retain-runs-for", "how long an ended run is kept, with its events and output, and an ended token; 0 is for ever")
+	flags.Var(&f.retainRuns, "retain-runs", "how many ended runs are kept, the newest ones")
+	flags.Var(&f.retainWorkers, "retain-workers-for", "how long a worker that is disconnected is kept; 0 is for ever")
 	flags.Var(&f.shutdownTimeout, "shutdown-timeout", "how long an orderly end may take")
 	flags.Var(&f.logLevel, "log-level", "the least that is logged")
 	flags.Var(&f.logFormat, "log-format", "how it is logged")
@@ -113,9 +123,20 @@ func (f *serveFlags) config(h *Host, from settings) (daemon.Config, error) {
 		ShipEnv:      shippedEnv(h.Environ(), f.shipEnv.patterns),
 		TLSCert:      f.tlsCert,
 		TLSKey:       f.tlsKey,
-		Version:      version(),
-		Logger:       newLogger(h.Stderr, f.logLevel.value, f.logFormat.value),
+		Retention: daemon.Retention{
+			Runs: orForEver(f.retainRunsFor.d), MaxRuns: f.retainRuns.n, Workers: orForEver(f.retainWorkers.d),
+		},
+		Version: version(),
+		Logger:  newLogger(h.Stderr, f.logLevel.value, f.logFormat.value),
 	}, nil
+}
+
+// orForEver is how long something is kept as the orchestrator takes it, where 0 is for ever.
+func orForEver(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // shippedEnv returns the variables that a pattern names and that may leave this machine.

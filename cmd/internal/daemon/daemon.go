@@ -33,10 +33,21 @@ type Config struct {
 	ShipEnv []string
 	// TLSCert and TLSKey are files, or both empty.
 	TLSCert, TLSKey string
+	// Retention says how long what is over is kept.
+	Retention Retention
 	// Version is the program's.
 	Version string
 	// Logger is required.
 	Logger *slog.Logger
+}
+
+// Retention says how long what is over is kept. A zero field is the orchestrator's default; below zero there is no bound.
+type Retention struct {
+	// Runs is how long an ended run is kept, and an ended enrollment token; MaxRuns how many ended runs are, the newest ones.
+	Runs    time.Duration
+	MaxRuns int
+	// Workers is how long a worker that is disconnected is kept.
+	Workers time.Duration
 }
 
 // Engine makes orchestrators, and looks after the stores of those that are stopped.

@@ -107,6 +107,7 @@ func (Engine) Start(ctx context.Context, cfg daemon.Config) (_ daemon.Orchestrat
 	o.system, err = actors.Start(ctx, actors.Config{
 		Journal: o.journal, Logger: cfg.Logger, QueueTimeout: cfg.QueueTimeout, Grace: cfg.Grace,
 		ShipEnv: cfg.ShipEnv, LoopbackSlots: slots, Version: cfg.Version,
+		Retention: actors.Retention{Runs: cfg.Retention.Runs, MaxRuns: cfg.Retention.MaxRuns, Workers: cfg.Retention.Workers},
 	})
 	if err != nil {
 		return nil, err
