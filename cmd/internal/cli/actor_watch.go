@@ -6,11 +6,16 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swampd/swampd/messages"
 )
+
+// watchStall is how long a line may take to be printed before a lost connection is no wonder: the orchestrator cuts off who
+// does not read.
+const watchStall = 10 * time.Second
 
 func (a *app) actorWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,14 +45,23 @@ func (a *app) watchActors(ctx context.Context, c *client, subject string) error 
 	defer leave(nil)
 	ended := make(chan error, 1)
 	go func() { // watchActors waits for it; if it is stuck in a write the process ends
-		_, err := c.stream(ctx, messages.VerbActorWatch, &messages.ActorWatchParams{Subject: subject}, stream{actor: a.printActorEvent})
+		var slowest time.Duration
+		_, err := c.stream(ctx, messages.VerbActorWatch, &messages.ActorWatchParams{Subject: subject}, stream{actor: func(e *messages.ActorEvent) error {
+			began := a.host.Now()
+			err := a.printActorEvent(e)
+			slowest = max(slowest, a.host.Now().Sub(began))
+			return err
+		}})
+		switch lost := isType[*lostError](err); {
+		case lost && slowest > watchStall:
+			err = messages.Faultf(messages.CodeStreamOverflow, "the watch is cut off: what it prints was not read for %s", formatDuration(slowest.Round(time.Second)))
+		case lost:
+			err = &unreachableError{server: c.shown, err: err}
+		}
 		ended <- err
 	}()
 	select {
 	case err := <-ended:
-		if isType[*lostError](err) {
-			err = &unreachableError{server: c.shown, err: err}
-		}
 		return err
 	case <-signals:
 		leave(errInterrupted)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,5 +75,33 @@ func TestActorWatch_AnInterruptDetaches(t *testing.T) {
 	h.signals <- os.Interrupt
 	if got := h.wait(t, code); got != ExitInterrupted {
 		t.Errorf("exit %d: %s", got, h.err.String())
+	}
+}
+
+// A connection that is lost is one thing, and one that the orchestrator has cut because nobody read what came is another.
+func TestActorWatch_SaysWhyItsConnectionWasLost(t *testing.T) {
+	t.Parallel()
+	for step, want := range map[time.Duration]struct {
+		code int
+		text string
+	}{
+		time.Second:      {ExitUnreachable, "the connection was lost"},
+		40 * time.Second: {ExitFailed, "the watch is cut off: what it prints was not read for 40s"},
+	} {
+		s := newScript(t, nil)
+		s.stream = func(_ context.Context, send func(*messages.Event)) (proto.Message, error) {
+			send(&messages.Event{Event: &messages.Event_Actor{Actor: watchShown()[0]}})
+			return nil, context.Canceled // it hangs up
+		}
+		h := newTestHost(t, "actor", "watch", "r")
+		s.use(h)
+		now := testTime(0)
+		h.Now = func() time.Time {
+			now = now.Add(step)
+			return now
+		}
+		if code := h.run(t, Swamp); code != want.code || !strings.Contains(h.err.String(), want.text) {
+			t.Errorf("after lines of %s: exit %d: %s", step, code, h.err.String())
+		}
 	}
 }
