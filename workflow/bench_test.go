@@ -60,3 +60,50 @@ func BenchmarkProgress_Parallel(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkParse_10000StepsWithExpressions has two paths a step, and one expression that CEL reads.
+func BenchmarkParse_10000StepsWithExpressions(b *testing.B) {
+	var s strings.Builder
+	s.WriteString("{name: x, inputs: {n: {default: 1}}, jobs: [{name: m, steps: [{name: s0, run: a},")
+	for i := range 10_000 {
+		fmt.Fprintf(&s, "{name: s%d, run: a, dependsOn: s%d, env: {A: \"${{steps.s%d.outputs.a}} ${{inputs.n}}\"}},", i+1, i, i)
+	}
+	s.WriteString("{name: last, run: a, env: {B: \"${{ inputs.n == 1 ? 'a' : 'b' }}\"}}]}]}")
+	b.ReportAllocs()
+	b.SetBytes(int64(s.Len()))
+	for b.Loop() {
+		if _, err := parse("f", []byte(s.String()), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkPlan_Resolve is the work of one instance.
+func BenchmarkPlan_Resolve(b *testing.B) {
+	p := eachPlan(b, "s", "[1]")
+	scope := scopeOf(b, p)
+	scope.Item = int64(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Resolve(1, scope); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkExpression is the compilation of one expression that is no path.
+func BenchmarkExpression(b *testing.B) {
+	p, err := parse("f", []byte(exprPlan("plain")), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	at := site{level: inStep, job: 2, step: len(p.Steps) - 1, item: "it"}
+	shared := codes{}
+	b.ReportAllocs()
+	for b.Loop() {
+		x := compiler{site: &at, plan: p, env: shared.environment}
+		if _, faults := x.compile("inputs.n == 1 ? 'a' : 'b'"); len(faults) > 0 {
+			b.Fatal(faults)
+		}
+	}
+}

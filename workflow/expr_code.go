@@ -391,7 +391,7 @@ func checkSentence(s string) string {
 	if rest, ok := strings.CutPrefix(s, "found no matching overload for '"); ok {
 		name, with, _ := strings.Cut(rest, "' applied to '")
 		with = strings.TrimSuffix(with, "'")
-		return fmt.Sprintf("'%s' does not take %s", operatorOf(name), printable(plainTypes(with)))
+		return fmt.Sprintf("'%s' does not take %s", operatorOf(name), printable(plainTypes(strings.Replace(with, "(host, ", "(", 1))))
 	}
 	return printable(plainTypes(s))
 }

@@ -34,7 +34,6 @@ const (
 const maxSlots = 16
 
 func (s slotType) cel() *cel.Type {
-	strs := cel.MapType(cel.StringType, cel.StringType)
 	switch s {
 	case slotString:
 		return cel.StringType
@@ -49,9 +48,9 @@ func (s slotType) cel() *cel.Type {
 	case slotMap:
 		return cel.MapType(cel.StringType, cel.DynType)
 	case slotStrings:
-		return strs
+		return cel.MapType(cel.StringType, cel.StringType)
 	case slotInstances:
-		return cel.MapType(cel.StringType, strs)
+		return cel.MapType(cel.StringType, slotStrings.cel())
 	case slotNullString:
 		return cel.NullableType(cel.StringType)
 	case slotNullInt:

@@ -52,26 +52,27 @@ func (r *reference) same(o *reference) bool {
 
 // roots are the names that an expression may begin with at the site, in the order in which people are told of them.
 func (x *compiler) roots() []string {
-	roots := []string{"inputs", "run"}
-	if x.site.level != inWorkflow {
-		roots = append(roots, "jobs")
-	}
-	if x.site.level == inStep {
-		roots = append(roots, "steps")
-	}
-	if x.site.item != "" {
-		roots = append(roots, "self")
-	}
-	if x.site.noEnv == "" {
-		roots = append(roots, "env")
-	}
-	if !x.site.noData {
-		roots = append(roots, "data", "workers")
-	}
-	return roots
+	all := []string{"inputs", "run", "jobs", "steps", "self", "env", "data", "workers"}
+	return slices.DeleteFunc(all, func(name string) bool { return !x.isRoot(name) })
 }
 
-func (x *compiler) isRoot(name string) bool { return slices.Contains(x.roots(), name) }
+func (x *compiler) isRoot(name string) bool {
+	switch name {
+	case "inputs", "run":
+		return true
+	case "jobs":
+		return x.site.level != inWorkflow
+	case "steps":
+		return x.site.level == inStep
+	case "self":
+		return x.site.item != ""
+	case "env":
+		return x.site.noEnv == ""
+	case "data", "workers":
+		return !x.site.noData
+	}
+	return false
+}
 
 // resolve finds what a chain refers to, and how many of its steps name it. Where it is wrong it reports it and the type is
 // slotTypes.

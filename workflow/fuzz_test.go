@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -30,9 +31,9 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		p, err := Parse("f.yaml", src)
-		again, errAgain := Parse("f.yaml", slices.Clone(src))
-		if diff := cmp.Diff(p, again, cmp.AllowUnexported(Plan{}, stepName{})); diff != "" || (err == nil) != (errAgain == nil) || err != nil && err.Error() != errAgain.Error() {
+		p, err := parse("f.yaml", src, nil)
+		again, errAgain := parse("f.yaml", slices.Clone(src), nil)
+		if diff := cmp.Diff(inJSON(t, p), inJSON(t, again)); diff != "" || (err == nil) != (errAgain == nil) || err != nil && err.Error() != errAgain.Error() {
 			t.Fatalf("two answers: %v, %v\n%s", err, errAgain, diff)
 		}
 		if err == nil {
@@ -87,7 +88,7 @@ func checkPlan(t *testing.T, p *Plan) {
 		t.Fatalf("%d steps in jobs, %d in all", count, len(p.Steps))
 	}
 	for i, s := range p.Steps {
-		if s.Name == "" || s.Model == "" || s.Method == "" || s.OnWorkerLost == "" || s.Timeout < 0 || !slices.IsSorted(s.Needs) {
+		if s.Name == "" || (s.Task == nil) != (s.Model != "" && s.Method != "") || s.OnWorkerLost == "" || s.Timeout < 0 || !slices.IsSorted(s.Needs) {
 			t.Fatalf("step %d: %+v", i, s)
 		}
 		for _, n := range s.Needs {
@@ -102,11 +103,78 @@ func checkPlan(t *testing.T, p *Plan) {
 	}
 	g := NewProgress(p)
 	c := g.Begin()
+	count -= len(c.Skipped)
 	for ready := c.Ready; len(ready) > 0; ready = append(ready[1:], c.Ready...) {
 		c = g.End(ready[0], messages.StepSucceeded)
-		count--
+		count -= 1 + len(c.Skipped)
 	}
 	if count != 0 || !c.RunEnded || c.RunStatus != messages.RunSucceeded {
 		t.Fatalf("%d steps never became ready; the last change is %+v", count, c)
 	}
+}
+
+// FuzzExpression checks what holds for any expression: it is refused at a place inside it or has a value or an error, no
+// panic, within bounds, and a path has the value that CEL gives it.
+func FuzzExpression(f *testing.F) {
+	for _, s := range []string{
+		"inputs.name", "inputs.list[1].a", "1 + 2 * 3", "'a' + \"b\"", "[1,2].map(x, x+1)", "{'a': {'b': 1}}", "has(inputs.maybe)", "inputs['with-dash']",
+		"steps['build-image'].outputs.digest", "jobs.first.status", "self.it.name", "workers.connected()[0].name", "data.latest('x', 1)", "fromJSON('[1]')",
+		"r'\\'", "'''a'b'''", "b'x'", "a.b.c", "inputs.name.split('e').join('x')", "timestamp(run.startedAt) + duration('1h')", "!!true", "1 in [1]", "((((1))))",
+		"[1,2,3].all(x, [1,2].exists(y, y == x))", "type(1)", "'x'.matches('(a+)+')", "inputs.n ? 1 : 2", "slot_0_0", "host_latest", "google.protobuf.Value{}",
+	} {
+		f.Add(s)
+	}
+	p, err := parse("f", []byte(exprPlan("plain")), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	scope := scopeOf(f, p)
+	scope.plan = p
+	last := len(p.Steps) - 1
+	at := site{level: inStep, job: p.Steps[last].Job, step: last, what: "a variable", item: "it"}
+	shared := codes{}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > maxExpr || !utf8.ValidString(text) {
+			return
+		}
+		x := compiler{site: &at, plan: p, env: shared.environment}
+		c, faults := x.compile(text)
+		for _, fault := range faults {
+			if fault.at < 0 || fault.at > len(text) || fault.text == "" || strings.ContainsAny(fault.text, "\n\x00") {
+				t.Fatalf("%q: %+v", text, fault)
+			}
+		}
+		if (c == nil || len(faults) > 0) && len(faults) == 0 {
+			t.Fatalf("%q: no code and no fault", text)
+		}
+		if c == nil || len(faults) > 0 {
+			return
+		}
+		v, err := c.eval(&scope)
+		if err == nil {
+			s, err := JSONOf(v)
+			if err != nil || len(s) > 8*maxValueBytes {
+				t.Fatalf("%q: %d bytes, %v", text, len(s), err)
+			}
+		}
+		if c.env == nil { // a path: the long way gives the same
+			x := compiler{site: &at, plan: p, env: shared.environment}
+			long, faults := x.compile("(" + text + ")")
+			if len(faults) > 0 {
+				t.Fatalf("%q: %v", text, faults)
+			}
+			w, errLong := long.eval(&scope)
+			if (err == nil) != (errLong == nil) || cmp.Diff(v, w) != "" {
+				t.Fatalf("%q: %v, %v and the long way %v, %v", text, v, err, w, errLong)
+			}
+		}
+	})
+}
+
+func inJSON(t *testing.T, p *Plan) string {
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

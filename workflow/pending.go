@@ -137,7 +137,7 @@ func (d *decoder) compile(p *pending, shared *codes) {
 				shared.made[key] = made
 			}
 		}
-		d.fits(p, part.code, d.placeOf(p, nth, part.at, 0))
+		d.fits(p, part.code, nth, part.at)
 		nth++
 	}
 }
@@ -184,10 +184,10 @@ func (c *code) anywhere() bool {
 }
 
 // fits checks that an expression gives what its place takes, as far as that is known.
-func (d *decoder) fits(p *pending, c *code, at int) {
+func (d *decoder) fits(p *pending, c *code, nth, start int) {
 	kind := c.kind.Kind()
 	if kind == cel.DynKind || kind == cel.AnyKind {
-		d.warnScript(p, c, at)
+		d.warnScript(p, c, nth, start)
 		return
 	}
 	bad := ""
@@ -200,8 +200,7 @@ func (d *decoder) fits(p *pending, c *code, at int) {
 		switch kind {
 		case cel.ListKind, cel.MapKind:
 		case cel.StringKind:
-			bad = "a list or a map: fromJSON makes one of a text"
-			d.found.add(at, "%s is %s", p.what, bad)
+			d.found.add(d.placeOf(p, nth, start, 0), "%s is a list or a map: fromJSON makes one of a text", p.what)
 			return
 		default:
 			bad = "a list or a map"
@@ -211,15 +210,15 @@ func (d *decoder) fits(p *pending, c *code, at int) {
 			bad = "a map"
 		}
 	default:
-		d.warnScript(p, c, at)
+		d.warnScript(p, c, nth, start)
 	}
 	if bad != "" {
-		d.found.add(at, "%s is %s, and this expression gives %s", p.what, bad, plainTypes(c.kind.String()))
+		d.found.add(d.placeOf(p, nth, start, 0), "%s is %s, and this expression gives %s", p.what, bad, plainTypes(c.kind.String()))
 	}
 }
 
 // warnScript warns of a text from outside that is pasted into a script, where it is code.
-func (d *decoder) warnScript(p *pending, c *code, at int) {
+func (d *decoder) warnScript(p *pending, c *code, nth, start int) {
 	if p.want != wantScript {
 		return
 	}
@@ -238,7 +237,7 @@ func (d *decoder) warnScript(p *pending, c *code, at int) {
 			name = "a variable"
 		}
 		if name != "" {
-			d.warned.add(at, "%s that is pasted into a script is run as code: give it to the script in 'env' and write \"$NAME\" there", name)
+			d.warned.add(d.placeOf(p, nth, start, 0), "%s that is pasted into a script is run as code: give it to the script in 'env' and write \"$NAME\" there", name)
 			return
 		}
 	}

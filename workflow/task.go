@@ -284,6 +284,8 @@ func (d *decoder) forEach(e *entry) *ForEach {
 		d.found.add(e.value.at, "'forEach' needs 'in': a list, a map, or an expression that gives one")
 	case in.value.kind == scalar && in.value.null():
 		d.found.add(in.value.at, "'in' is empty: write [] for no items")
+	case in.value.kind == scalar && !hasExpr(in.value.text):
+		d.found.add(in.value.at, "'in' is a list, a map, or an expression that gives one, not %s", describe(in.value))
 	case in.value.kind == scalar:
 		f.in = &shape{expr: d.expression(in.value, "'in'", wantItems)}
 	default:
