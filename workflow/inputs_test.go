@@ -55,7 +55,7 @@ func TestPlan_ResolveInputsReportsEverythingThatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = p.ResolveInputs(map[string]any{"map": []any{}}, []InputText{
-		{"n", "1.5"}, {"ratio", "high"}, {"flag", "yes"}, {"list", "{}"}, {"stage", "prodction"}, {"nmae", "x"}, {"q", "1"},
+		{"n", "1.5"}, {"ratio", "high"}, {"flag", "yes"}, {"list", "{}"}, {"stage", "prodction"}, {"namer", "x"}, {"q", "1"},
 	})
 	want := strings.Join([]string{
 		"the input 'name' is required: whom to greet",
@@ -65,7 +65,7 @@ func TestPlan_ResolveInputsReportsEverythingThatIsWrong(t *testing.T) {
 		"the input 'list' is an array, not an object: '{}'",
 		"the input 'map' is an object, not an array: '[]'",
 		"the input 'stage' is one of staging, production, not 'prodction': did you mean 'production'?",
-		"the workflow has no input 'nmae': did you mean 'name'?",
+		"the workflow has no input 'namer': did you mean 'name'?",
 		"the workflow has no input 'q': it has name, n, ratio, flag, list, map, stage, version, any",
 	}, "\n")
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {

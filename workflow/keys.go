@@ -38,6 +38,7 @@ type keyType uint8
 const (
 	anyKey keyType = iota
 	textKey
+	clearableKey // a text, or nothing
 	scalarKey
 	numberKey
 	integerKey
@@ -93,8 +94,8 @@ func (l level) table() []key {
 	shared := []key{
 		{"env", textsKey, "Variables for the processes of the steps; the innermost wins, name by name."},
 		{"labels", textsKey, "Labels that a worker must have."},
-		{"target", textKey, "The name or instance uuid of the one worker that may run it."},
-		{"platform", textKey, "os or os/arch in Go's names, such as linux/amd64."},
+		{"target", clearableKey, "The name or instance uuid of the one worker that may run it."},
+		{"platform", clearableKey, "os or os/arch in Go's names, such as linux/amd64."},
 		{"queueTimeout", numberKey, "Seconds that a step may wait for a worker; 0 waits for ever."},
 		{"onWorkerLost", lostKey, "What to do when a worker is lost: wait again or fail."},
 		{"affinity", booleanKey, "Run all steps on one worker."},

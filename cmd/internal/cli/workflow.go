@@ -16,7 +16,8 @@ import (
 )
 
 func (a *app) workflowCommand() *cobra.Command {
-	return a.group("workflow", "Run and check workflow files", a.workflowRunCommand(), a.workflowValidateCommand())
+	return a.group("workflow", "Run and check workflow files", a.workflowRunCommand(), a.workflowValidateCommand(),
+		a.workflowSchemaCommand(), a.workflowGraphCommand())
 }
 
 func (a *app) workflowValidateCommand() *cobra.Command {
