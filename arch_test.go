@@ -195,8 +195,8 @@ func confinements() []confinement {
 			"the YAML language is workflow's",
 		},
 		{
-			"R6", []string{"github.com/google/cel-go"}, []string{"workflow"},
-			"expressions are workflow's",
+			"R6", []string{"github.com/google/cel-go"}, []string{"workflow", "actors"},
+			"expressions are evaluated by what bounds them: those of a file in workflow, queries of data in actors",
 		},
 		{
 			"R7", []string{"testing", "github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak"}, tests,
