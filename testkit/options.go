@@ -87,6 +87,9 @@ func WithStandstill(from, while time.Duration) Option {
 	}
 }
 
+// WithBeat has fn called before the process notes that it does not stand still: it does stand still while fn does.
+func WithBeat(fn func()) Option { return func(s *settings) { s.beat = fn } }
+
 // WithFaults says that the test breaks things by itself: the audit gives the actors time to repair them, and does not mind
 // that some have panicked.
 func WithFaults() Option { return func(s *settings) { s.faults = true } }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swampd/swampd/messages"
+	"github.com/swampd/swampd/testkit"
 )
 
 // Times of a worker.
@@ -37,6 +38,7 @@ type agent struct {
 	starting bool
 	name     string // its worker's; before it has enrolled, what it is likely to be
 	token    string
+	revoked  bool // at some time
 	proc     *process
 }
 
@@ -107,6 +109,7 @@ func (a *agent) halfOpen() {
 	w.tally.Cuts++
 	l := a.proc.link
 	l.half = true
+	l.p.away.begin()
 	l.socket.HalfOpen()
 	wait := l.p.silence()
 	w.wg.Go(func() {
@@ -116,6 +119,40 @@ func (a *agent) halfOpen() {
 		w.mu.Unlock()
 		l.socket.Close()
 	})
+}
+
+// late has the frames of the connection take their time for a while.
+func (a *agent) late(o Op) {
+	w := a.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.proc == nil || a.proc.link == nil || a.proc.link.dead || a.loopback {
+		return
+	}
+	w.tally.Late++
+	l := a.proc.link
+	l.socket.Delay(o.Late)
+	w.wg.Go(func() {
+		w.sleep(o.For)
+		l.socket.Delay(0)
+	})
+}
+
+// garbage has the process say what makes no sense.
+func (a *agent) garbage() {
+	w := a.w
+	w.mu.Lock()
+	var l *link
+	if a.proc != nil && a.proc.link != nil && !a.loopback {
+		l = a.proc.link
+		w.tally.Garbage++
+	}
+	w.mu.Unlock()
+	if l != nil {
+		for _, f := range testkit.Garbage() {
+			l.send(f)
+		}
+	}
 }
 
 // drain has the process leave once it has nothing to do any more.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // books is what was seen of the journal.
 type books struct {
 	ended map[string]uint64 // version of each record that has ended, by kind and id
+	keep  time.Duration     // of what is over; 0: for ever
 }
 
 // applied looks at a batch that has just been made durable: what has ended never changes again.
@@ -45,6 +47,8 @@ func (b *books) changed(kind persistence.Kind, id string, rec persistence.Record
 	name := string(kind) + " " + id
 	before, over := b.ended[name]
 	switch {
+	case err != nil && over && b.keep > 0:
+		delete(b.ended, name) // it was kept for long enough
 	case err != nil && over:
 		return fmt.Sprintf("%s had ended, and is gone: %v", name, err)
 	case over && rec.Version != before:
@@ -82,6 +86,7 @@ func (w *world) calmDown() {
 	w.mu.Lock()
 	w.calm = true
 	w.faults.armed, w.faults.disk, w.faults.slowTill, w.faults.fullTill = nil, "", time.Time{}, time.Time{}
+	w.faults.stillTill = time.Time{}
 	w.fill()
 	w.mu.Unlock()
 	close(w.calmed)
@@ -151,7 +156,7 @@ func (w *world) left() []string {
 				if len(events) > 0 {
 					last = "the last event is " + events[len(events)-1].GetKind() + " of step " + events[len(events)-1].GetStep()
 				}
-				left = append(left, "run "+id+" has not ended: "+last+"\n"+c.run.String())
+				left = append(left, "run "+id+" has not ended: "+last)
 			}
 		}
 	}
@@ -172,6 +177,12 @@ func (w *world) check() {
 
 func (w *world) checkRun(id string, c *client) {
 	store := w.fleet.Journal()
+	if w.s.Keep > 0 {
+		if _, err := store.Get(persistence.KindRun, id); errors.Is(err, persistence.ErrNotFound) {
+			w.tally.Forgotten++
+			return // its follower has seen it end
+		}
+	}
 	stored, err := store.Events(id, 0, 1<<20)
 	if err != nil {
 		w.judge.find("the events of run %s cannot be read: %v", id, err)
@@ -239,6 +250,7 @@ func (w *world) checkStep(run string, j Job, s Step, c *client, events []*messag
 		case messages.EventStepWorkerLost:
 			losses++
 			w.tally.Losses++
+			w.checkLoss(key, last, messages.GoTime(e.GetAt()))
 		case messages.EventStepFailed:
 			code = e.GetCode()
 		}

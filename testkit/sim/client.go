@@ -96,6 +96,7 @@ func (w *world) cancelRun(o Op) {
 	c := w.client(o.Run)
 	switch {
 	case w.ctx.Err() != nil || w.judge.Failed():
+	case err != nil && messages.CodeOf(err) == messages.CodeNotFound && w.s.Keep > 0: // it has ended, and was kept for long enough
 	case err != nil && accepted && !w.poison(err):
 		w.judge.find("run %s was accepted, and cannot be cancelled: %v", o.Run, err)
 	case err != nil:
@@ -113,7 +114,7 @@ func (w *world) revoke(a *agent) {
 		if a.is.Pool {
 			w.pool = ""
 		}
-		a.token = ""
+		a.token, a.revoked = "", true
 		w.tally.Revoked++
 		w.mu.Unlock()
 	}

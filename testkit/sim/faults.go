@@ -26,14 +26,15 @@ const (
 
 // faults is what is to happen at some point.
 type faults struct {
-	boots    uint64
-	seen     map[uint64]uint64 // how often each point was reached in this boot
-	armed    []*armed
-	disk     string // the stage at which the next batch fails; empty: it does not
-	bootIn   int    // batches to go in a boot; 0: it does not die
-	slowTill time.Time
-	fullTill time.Time
-	level    int
+	boots     uint64
+	seen      map[uint64]uint64 // how often each point was reached in this boot
+	armed     []*armed
+	disk      string // the stage at which the next batch fails; empty: it does not
+	bootIn    int    // batches to go in a boot; 0: it does not die
+	slowTill  time.Time
+	stillTill time.Time // the process stands still
+	fullTill  time.Time
+	level     int
 }
 
 type armed struct {
@@ -80,6 +81,38 @@ func (w *world) fill() {
 	}
 }
 
+// stall has the orchestrator's process stand still for a while. Its workers do not, and neither does the clock.
+func (w *world) stall(o Op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down || w.over {
+		return
+	}
+	w.tally.Stalls++
+	w.trace.say("stall")
+	w.faults.stillTill = time.Now().Add(o.For)
+	w.out.add(time.Now(), w.faults.stillTill)
+}
+
+// stalled waits while the process stands still. A crash ends that too, and so does the end of all faults.
+func (w *world) stalled() {
+	w.mu.Lock()
+	wait, boot := time.Until(w.faults.stillTill), w.boot
+	dead := w.dead() || w.calm
+	w.mu.Unlock()
+	if wait <= 0 || dead {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-boot.Done():
+	case <-w.calmed:
+	case <-w.judge.found:
+	}
+}
+
 // point is called by each actor at each of its points: it delays the actor, and does what is to happen there.
 func (w *world) point(p actors.Point) {
 	w.mu.Lock()
@@ -91,6 +124,7 @@ func (w *world) point(p actors.Point) {
 	w.faults.seen[key]++
 	n := w.chance.number(key^mix(w.faults.boots), w.faults.seen[key])
 	w.mu.Unlock()
+	w.stalled()
 	if p.Stage != "decided" || n%delayOne == 0 {
 		time.Sleep(time.Duration(n / delayOne % uint64(delayMost)))
 	}
@@ -154,6 +188,7 @@ func (w *world) before(*persistence.Batch) error {
 	if err != nil {
 		return err
 	}
+	w.stalled()
 	if slow {
 		time.Sleep(delay)
 	}
@@ -195,6 +230,8 @@ func (w *world) crash(o Op) {
 		return
 	}
 	w.down = true
+	w.faults.stillTill = time.Time{}
+	w.out.begin()
 	w.faults.disk = ""
 	w.tally.Crashes++
 	w.trace.say("crash")
@@ -224,10 +261,11 @@ func (w *world) crash(o Op) {
 func (w *world) stop(o Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.down || w.over {
+	if w.down || w.over || time.Now().Before(w.faults.stillTill) { // who stands still is not stopped in an orderly way
 		return
 	}
 	w.down, w.stopping = true, true
+	w.out.begin()
 	w.tally.Stops++
 	if a := w.agents[loopback]; a != nil && a.proc != nil {
 		a.proc.end()
@@ -279,6 +317,7 @@ func (w *world) restart(again int) {
 func (w *world) booted() {
 	w.mu.Lock()
 	w.down, w.booting = false, false
+	w.out.end()
 	w.trace.say("up")
 	w.boot, w.die = context.WithCancelCause(w.ctx)
 	boot := w.boot

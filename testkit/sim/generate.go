@@ -23,6 +23,7 @@ func Generate(seed uint64) Scenario {
 	g.workers()
 	g.submits()
 	g.mishaps()
+	g.more()
 	slices.SortStableFunc(g.s.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	return g.s
 }
@@ -226,6 +227,34 @@ func (g *generator) mishaps() {
 		}
 	}
 }
+
+// more is what was added to what the seeds of before have: it comes last, so that those find again what they have found,
+// as far as they have none of it.
+func (g *generator) more() {
+	if g.s.Seed < moreFrom {
+		return
+	}
+	if g.percent(25) {
+		for range g.upTo(1, 3) {
+			g.op(Op{Kind: OpLate, Worker: g.worker(), Late: g.between(time.Millisecond, pick(g, 50*time.Millisecond, time.Second)), For: g.between(time.Second, 30*time.Second)})
+		}
+	}
+	if g.percent(20) {
+		for range g.upTo(1, 2) {
+			g.op(Op{Kind: OpStall, For: g.between(time.Second, pick(g, g.s.Grace/2, g.s.Grace, 2*g.s.Grace))})
+		}
+	}
+	if g.percent(15) {
+		g.op(Op{Kind: OpGarbage, Worker: g.worker()})
+	}
+	if g.percent(15) {
+		g.s.Keep = g.between(40*time.Second, 90*time.Second)
+		g.s.Ops = slices.DeleteFunc(g.s.Ops, func(o Op) bool { return o.Kind == OpRepeat || o.Kind == OpConflict })
+	}
+}
+
+// moreFrom is the first seed that has what more adds.
+const moreFrom = 10_000
 
 func (g *generator) worker() string { return pick(g, g.s.Machines...).Name }
 

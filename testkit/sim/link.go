@@ -23,6 +23,9 @@ type link struct {
 func (l *link) cut() {
 	if !l.dead {
 		l.dead = true
+		if l.p.link == l {
+			l.p.away.begin()
+		}
 		close(l.gone)
 	}
 }

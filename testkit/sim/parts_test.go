@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -141,5 +142,51 @@ func TestRecordOf_ReadsTheKeysOfWhatEndsForGood(t *testing.T) {
 		if got := strings.TrimSpace(string(kind) + " " + id); got != want || ok != (want != "") {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
+	}
+}
+
+// A loss is held to how long its worker was away, unless the orchestrator itself was.
+func TestWorld_FindsANeedlessLoss(t *testing.T) {
+	t.Parallel()
+	grace := 20 * time.Second
+	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)
+	away := func(from, to time.Duration) spans { return spans{list: []between{{at.Add(-from), at.Add(-to)}}} }
+	dead, die := context.WithCancel(context.Background())
+	die()
+	tests := []struct {
+		name    string
+		away    spans
+		out     spans
+		machine Machine
+		ctx     context.Context //nolint:containedctx // a process's life
+		givenUp int
+		found   bool
+	}{
+		{name: "it was never away", found: true},
+		{name: "it was away for a moment", away: away(15*time.Second, 12*time.Second), found: true},
+		{name: "it was away long ago", away: away(500*time.Second, 400*time.Second), found: true},
+		{name: "it is away", away: spans{since: at.Add(-grace)}},
+		{name: "it has gone only afterwards", away: spans{since: at.Add(time.Second)}, ctx: dead, found: true},
+		{name: "it was away for long", away: away(30*time.Second, 5*time.Second)},
+		{name: "its process has died", away: spans{since: at.Add(-time.Second)}, ctx: dead},
+		{name: "it keeps nothing", machine: Machine{Forgets: true}},
+		{name: "its token ends", machine: Machine{Token: time.Minute}},
+		{name: "the orchestrator was down", out: away(5*time.Second, 4*time.Second)},
+		{name: "a command was given up", givenUp: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.ctx == nil {
+				tt.ctx = context.Background()
+			}
+			w := &world{judge: newJudge(t), s: Scenario{Grace: grace}, out: tt.out, tally: Tally{GivenUp: tt.givenUp}}
+			p := &process{a: &agent{w: w, is: tt.machine}, ctx: tt.ctx, away: tt.away}
+			w.history = map[string][]*execution{"r/j/s": {{dispatch: "r.0.1", worker: "w1", p: p}, {dispatch: "r.0.2", worker: "w1", p: p}}}
+			w.checkLoss("r/j/s", "r.0.1", at)
+			if found := len(w.judge.findings) > 0; found != tt.found {
+				t.Errorf("it finds %q", w.judge.findings)
+			}
+		})
 	}
 }

@@ -25,6 +25,7 @@ type process struct {
 	known    map[string]*task // by dispatch id
 	early    map[string]bool  // cancels of what is not known, by frame id
 	dials    int
+	away     spans // when it had no connection
 	fence    *time.Timer
 }
 
@@ -34,6 +35,7 @@ func (p *process) end() {
 		return
 	}
 	p.a.proc = nil
+	p.away.begin()
 	p.die(errDead)
 	p.fence.Stop()
 	p.a.w.trace.say("%s ends", p.instance)
@@ -178,6 +180,7 @@ func (p *process) enrolled(l *link, r *messages.EnrollResult, sent time.Time) {
 	w := p.a.w
 	w.mu.Lock()
 	p.link, p.terms = l, r
+	p.away.end()
 	p.a.name = r.GetWorker()
 	w.trace.say("%s is enrolled", p.instance)
 	p.early = make(map[string]bool)

@@ -13,6 +13,8 @@ type Scenario struct {
 	QueueTimeout time.Duration
 	// Loopback is the capacity of the orchestrator's own worker; 0: there is none.
 	Loopback int
+	// Keep is how long ended runs are kept, and workers that are away; 0: as long as the scenario lasts.
+	Keep     time.Duration
 	Machines []Machine
 	Ops      []Op
 }
@@ -63,6 +65,9 @@ const (
 
 	OpCut  Kind = "cut"  // its connection breaks
 	OpHalf Kind = "half" // its connection breaks, and neither end is told
+	OpLate Kind = "late" // its frames take their time for a while
+
+	OpGarbage Kind = "garbage" // it says what makes no sense
 
 	OpPanic   Kind = "panic"    // an actor panics
 	OpCrash   Kind = "crash"    // the orchestrator dies, and comes back after a while
@@ -70,6 +75,7 @@ const (
 	OpDisk    Kind = "disk"     // a commit fails, which ends the process
 	OpNoSpace Kind = "no space" // the disk is full for a while
 	OpSlow    Kind = "slow"     // commits take their time for a while
+	OpStall   Kind = "stall"    // the orchestrator stands still for a while, and its workers do not
 )
 
 // An Op is one operation. Which fields count follows from its kind.
@@ -92,6 +98,8 @@ type Op struct {
 	Disk string
 	// Again is after how many batches the next boot dies too; 0: it does not.
 	Again int
+	// Late is how long a frame takes, in either direction.
+	Late time.Duration
 	// Level is how full the disk is: 1 refuses new work, 2 output too, 3 everything.
 	Level int
 }
@@ -121,6 +129,9 @@ func (o Op) String() string {
 	}
 	if o.Times > 1 {
 		add("and %d times more", o.Times-1)
+	}
+	if o.Late > 0 {
+		add("by %s", o.Late.Round(time.Millisecond))
 	}
 	if o.Level > 0 {
 		add("level %d", o.Level)
@@ -169,7 +180,11 @@ func or(s, otherwise string) string {
 // String is the scenario as a list.
 func (s Scenario) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: grace %s, queue timeout %s, loopback %d\n", s.Seed, s.Grace, s.QueueTimeout, s.Loopback)
+	fmt.Fprintf(&b, "seed %d: grace %s, queue timeout %s, loopback %d", s.Seed, s.Grace, s.QueueTimeout, s.Loopback)
+	if s.Keep > 0 {
+		fmt.Fprintf(&b, ", what is over is kept for %s", s.Keep.Round(time.Second))
+	}
+	b.WriteByte('\n')
 	for _, m := range s.Machines {
 		fmt.Fprintf(&b, "%10s %s: %v %s, %d slots", "", m.Name, m.Labels, m.Platform, m.Capacity)
 		if m.Forgets {

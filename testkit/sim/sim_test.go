@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	cmap "github.com/orcaman/concurrent-map"
 	"go.uber.org/goleak"
 
 	"github.com/swampd/swampd/testkit/sim"
@@ -19,6 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // a scenario makes much garbage and keeps nothing
+	cmap.SHARD_COUNT = 1    // else a third of the time goes into 32,768 empty maps at each start of an orchestrator
 	goleak.VerifyTestMain(m)
 }
 
@@ -35,6 +37,10 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	}
 	return n
 }
+
+// firstSeed is where the seeds begin that have every kind of fault. Those before it have fewer, as the findings of old were
+// made with them.
+const firstSeed = 10_001
 
 // known are the seeds that have found something.
 func known(t *testing.T) []uint64 {
@@ -68,7 +74,7 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	seeds := known(t)
-	from := number(t, "SIM_FROM", 1)
+	from := number(t, "SIM_FROM", firstSeed)
 	count := number(t, "SEEDS", 40)
 	for seed := from; seed < from+count; seed++ {
 		seeds = append(seeds, seed)
@@ -149,7 +155,7 @@ func add(sum *sim.Tally, more sim.Tally) {
 // The same seed is the same scenario, to the nanosecond: else a failure could not be looked at again.
 func TestSimulation_TheSameSeedIsTheSameScenario(t *testing.T) {
 	t.Parallel()
-	from := number(t, "SIM_FROM", 1)
+	from := number(t, "SIM_FROM", firstSeed)
 	for seed := from; seed < from+number(t, "SIM_TWICE", 25); seed++ {
 		a, b := sim.Run(t, sim.Generate(seed)), sim.Run(t, sim.Generate(seed))
 		if a.Trace != b.Trace {

@@ -39,6 +39,7 @@ type execution struct {
 	dispatch, worker string
 	from, to         time.Time
 	how              string // it ended; empty: it runs
+	p                *process
 }
 
 // inFlight is how a worker names the task when it comes back.

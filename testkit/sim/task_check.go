@@ -12,7 +12,7 @@ import (
 
 // executes notes that a step begins to run. It must not run already.
 func (w *world) executes(t *task) *execution {
-	ex := &execution{dispatch: t.params.GetDispatchId(), worker: t.p.a.name, from: time.Now()}
+	ex := &execution{dispatch: t.params.GetDispatchId(), worker: t.p.a.name, from: time.Now(), p: t.p}
 	w.tally.Executions++
 	if other := w.running[t.key()]; other != nil {
 		w.judge.find("step %s runs on %s as %s while it still runs on %s as %s", t.key(), ex.worker, ex.dispatch, other.worker, other.dispatch)

@@ -27,6 +27,8 @@ const (
 	calmStep = 5 * time.Second
 	// auditEvery is no multiple of what else happens now and then.
 	auditEvery = 30*time.Second + 700*time.Microsecond
+	// retainEvery is how often it is looked what has to go, where anything has to.
+	retainEvery = 11*time.Second + 130*time.Microsecond
 )
 
 // loopback is the orchestrator's own worker, which lives and dies with its process.
@@ -62,6 +64,7 @@ type world struct {
 	order    []string // of runs
 	faults   faults
 	books    books
+	out      spans // when the orchestrator was down, or stood still
 	trace    trace
 	tally    Tally
 	pool     string                // the token that several machines share
@@ -79,6 +82,8 @@ type Tally struct {
 	Succeeded, Failed, Cancelled           int
 	Refused, Conflicts, NoSpace, GivenUp   int
 	Poisoned                               int
+	Stalls, Late, Garbage, Forgotten       int
+	Judged                                 int // losses
 	Length                                 time.Duration
 }
 
@@ -91,7 +96,7 @@ func play(t testing.TB, s Scenario, options ...testkit.Option) *world {
 	w.ctx, w.cancel = context.WithCancelCause(context.Background()) // not the test's: a scenario ends by itself
 	w.boot, w.die = context.WithCancelCause(w.ctx)
 	w.faults.seen = make(map[uint64]uint64)
-	w.books.ended = make(map[string]uint64)
+	w.books.ended, w.books.keep = make(map[string]uint64), s.Keep
 	done := make(chan struct{})
 	go func() { // a goroutine of its own, as a fleet may end the one that fails
 		defer close(done)
@@ -107,9 +112,12 @@ func (w *world) live(options []testkit.Option) {
 	all := append([]testkit.Option{
 		testkit.WithFaults(), testkit.WithQueueTimeout(w.s.QueueTimeout), testkit.WithGrace(w.s.Grace),
 		testkit.WithLoopback(w.s.Loopback), testkit.WithHook(w.point), testkit.WithLog(ear{w}),
-		testkit.WithAuditEvery(auditEvery),
+		testkit.WithAuditEvery(auditEvery), testkit.WithTrace(0), testkit.WithBeat(w.stalled),
 		testkit.WithJournal(memstore.Options{Before: w.before, After: w.after}),
 	}, options...)
+	if w.s.Keep > 0 {
+		all = append(all, testkit.WithRetention(actors.Retention{Runs: w.s.Keep, Workers: w.s.Keep, Every: retainEvery}))
+	}
 	fleet := testkit.Start(w.judge, all...)
 	w.mu.Lock()
 	w.fleet = fleet
@@ -202,6 +210,12 @@ func (w *world) apply(o Op) {
 		a.cut()
 	case OpHalf:
 		a.halfOpen()
+	case OpLate:
+		a.late(o)
+	case OpGarbage:
+		a.garbage()
+	case OpStall:
+		w.stall(o)
 	case OpStop:
 		w.stop(o)
 	case OpPanic, OpCrash, OpDisk, OpNoSpace, OpSlow:
