@@ -14,6 +14,9 @@ import (
 // lookLimit is how long an actor has to say what it believes. One that does not is stuck, and is shown as that.
 const lookLimit = 2 * time.Second
 
+// looksLimit is how long several actors have together.
+const looksLimit = 3 * time.Second
+
 // Errors of a look inside.
 var (
 	errStuck = errors.New("the actor does not answer")

@@ -23,12 +23,12 @@ func (sys *System) findPID(pid string) (found string, lives bool, err error) {
 		}
 	}
 	var ends []string
-	near := nearBook{name: pid}
+	var all []string
 	look := func(id string) {
 		if strings.HasSuffix(id, "/"+pid) {
 			ends = append(ends, id)
 		}
-		near.add(id)
+		all = append(all, id)
 	}
 	living := make(map[string]bool)
 	sys.byPID.Range(func(id, _ any) bool {
@@ -58,6 +58,10 @@ func (sys *System) findPID(pid string) (found string, lives bool, err error) {
 	case len(ends) > 1:
 		slices.SortFunc(ends, comparePIDs)
 		return "", false, messages.Faultf(messages.CodeNotFound, "several actors are called %s: %s", pid, strings.Join(ends[:min(len(ends), nearPIDs)], ", "))
+	}
+	near := nearBook{name: pid}
+	for _, id := range all {
+		near.add(id)
 	}
 	return "", false, messages.Faultf(messages.CodeNotFound, "no actor %s%s", pid, near.proposal())
 }

@@ -54,8 +54,10 @@ func (sys *System) actorTrace(ctx context.Context, p *messages.ActorTraceParams)
 		}
 		job, step = w.names(ordinal)
 	}
+	looks, cancel := context.WithTimeout(ctx, looksLimit)
+	defer cancel()
 	t := &tracer{
-		sys: sys, ctx: ctx, now: time.Now(), run: r, steps: make(map[[2]string]*stepTrace),
+		sys: sys, looks: looks, now: time.Now(), run: r, steps: make(map[[2]string]*stepTrace),
 		result: &messages.ActorTraceResult{
 			RunId: r.GetRunId(), WorkflowName: r.GetWorkflowName(), Status: r.GetStatus(), TraceId: messages.TraceID(r.GetRunId()),
 			StartedAt: r.GetStartedAt(), EndedAt: r.GetEndedAt(),
@@ -82,7 +84,7 @@ func (sys *System) actorTrace(ctx context.Context, p *messages.ActorTraceParams)
 // tracer makes the story out of events.
 type tracer struct {
 	sys    *System
-	ctx    context.Context //nolint:containedctx // it lives as long as one answer
+	looks  context.Context //nolint:containedctx // it lives as long as one answer
 	now    time.Time
 	run    *messages.RunRecord
 	root   *messages.TraceSpan
@@ -310,7 +312,7 @@ func (t *tracer) close() {
 		if err != nil || l.GetDispatchId() == "" {
 			continue
 		}
-		in, err := t.sys.lookAt(t.ctx, leaseAddress(leaseID(s.dispatch, l.GetGeneration())))
+		in, err := t.sys.lookAt(t.looks, leaseAddress(leaseID(s.dispatch, l.GetGeneration())))
 		if err != nil || in.view.lease == nil {
 			continue
 		}

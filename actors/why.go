@@ -51,7 +51,9 @@ func (sys *System) why(ctx context.Context, p *messages.WhyParams) (proto.Messag
 	if version == 0 {
 		return sys.whyWorker(ctx, subject, ofStep)
 	}
-	w := &whyRun{sys: sys, ctx: ctx, now: time.Now(), run: r}
+	looks, cancel := context.WithTimeout(ctx, looksLimit)
+	defer cancel()
+	w := &whyRun{sys: sys, ctx: ctx, looks: looks, now: time.Now(), run: r}
 	if err := w.read(); err != nil {
 		return nil, err
 	}
@@ -76,6 +78,7 @@ func (sys *System) why(ctx context.Context, p *messages.WhyParams) (proto.Messag
 type whyRun struct {
 	sys      *System
 	ctx      context.Context //nolint:containedctx // it lives as long as one answer
+	looks    context.Context //nolint:containedctx // ends sooner: for questions to actors that may be stuck
 	now      time.Time
 	run      *messages.RunRecord
 	plan     *workflow.Plan

@@ -80,7 +80,7 @@ func (w *whyRun) notBegun(o int, s *messages.WhyStep) error {
 	}
 	s.Where = whereBirth
 	s.Text = quoted(s) + " is ready, and about to begin."
-	if in, err := w.sys.lookAt(w.ctx, runAddress(w.run.GetRunId())); err == nil && in.view.knows("outOfSpace", true) {
+	if in, err := w.sys.lookAt(w.looks, runAddress(w.run.GetRunId())); err == nil && in.view.knows("outOfSpace", true) {
 		s.Takes = []string{"free space on the orchestrator's disk"}
 		s.Text = quoted(s) + " is ready, and waits for space on the orchestrator's disk: below the first mark nothing new begins."
 	} else if errors.Is(err, errStuck) {
@@ -197,7 +197,7 @@ func (w *whyRun) dispatched(r *messages.StepRecord, s *messages.WhyStep) error {
 		t.add("%s is marked as running, but there is no lease %s: that is a fault; see swamp doctor books.", quoted(s), id)
 	case state == messages.LeaseFenced:
 		s.Where = whereFenced
-		if s.Holder, err = w.sys.holder(w.ctx, l); err != nil {
+		if s.Holder, err = w.sys.holder(w.looks, l); err != nil && !errors.Is(err, errStuck) {
 			return err
 		}
 		t.add("%s is over (%s), but worker %s has not said that it has ended it: its slot stays taken until it does, or is gone.", quoted(s), l.GetOutcome().GetStatus(), l.GetWorker())
@@ -213,16 +213,19 @@ func (w *whyRun) dispatched(r *messages.StepRecord, s *messages.WhyStep) error {
 		t.add("%s has just ended on worker %s (%s), and its run is about to note it.", quoted(s), l.GetWorker(), l.GetOutcome().GetStatus())
 	default:
 		s.Where = whereWorker
-		if s.Holder, err = w.sys.holder(w.ctx, l); err != nil {
+		if s.Holder, err = w.sys.holder(w.looks, l); err != nil && !errors.Is(err, errStuck) {
 			return err
 		}
 		s.Since = s.GetHolder().GetSince()
 		verb := "is with worker"
-		if !s.GetHolder().GetAccepted() {
+		if err == nil && !s.GetHolder().GetAccepted() {
 			verb = "was sent, and is not accepted yet, to worker"
 		}
 		t.add("%s %s %s, for %s now.", quoted(s), verb, l.GetWorker(), ago(w.now, messages.GoTime(s.GetSince())))
 		w.tellConnection(s.GetHolder(), &t)
+		if err != nil {
+			t.add("The actor of its lease does not answer: look at it with swamp actor inspect leases/%s.", id)
+		}
 		if r.GetCancelRequestedAt() != nil {
 			t.add("A cancel was asked for by %s %s ago: the worker has been told to end it.", r.GetCancelRequestedBy(), ago(w.now, messages.GoTime(r.GetCancelRequestedAt())))
 		}

@@ -285,6 +285,36 @@ func TestWhy_SaysThatTheSchedulerIsStuck(t *testing.T) {
 	})
 }
 
+func TestWhy_SaysThatALeaseIsStuck(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		hold, held := make(chan struct{}), make(chan struct{}, 1)
+		var armed atomic.Bool
+		f := testkit.Start(t, testkit.WithHook(func(p actors.Point) {
+			if p.Kind == "lease" && p.Command == "leaseSocketLost" && armed.CompareAndSwap(true, false) {
+				held <- struct{}{}
+				<-hold
+			}
+		}))
+		w := f.Worker("gpu-1", gpu())
+		run := f.Submit(single)
+		w.NextDispatch().Accept()
+		f.Settle()
+		armed.Store(true)
+		w.Drop()
+		<-held
+		for subject, want := range map[string]string{run.ID + "/only": "The actor of its lease does not answer", "gpu-1": "is disconnected"} {
+			if got := why(t, f, subject).GetText(); !strings.Contains(got, want) || strings.Contains(got, "not accepted") {
+				t.Errorf("why %s: %s", subject, got)
+			}
+		}
+		close(hold)
+		w.Reconnect()
+		w.Dispatches()[0].Succeed()
+		run.Wait()
+	})
+}
+
 func TestWhy_OfWhatIsNotThereNamesTheNearest(t *testing.T) {
 	t.Parallel()
 	scenario(t, func(t *testing.T, f *testkit.Fleet) {

@@ -15,7 +15,8 @@ import (
 	"github.com/swampd/swampd/persistence"
 )
 
-// holder is who has a dispatch. How long its worker may still stay away is the lease's to say.
+// holder is who has a dispatch. How long its worker may still stay away is the lease's to say; an error that is errStuck says
+// that it does not, and comes with what is known without it.
 func (sys *System) holder(ctx context.Context, l *messages.LeaseRecord) (*messages.WhyHolder, error) {
 	id := leaseID(l.GetDispatchId(), l.GetGeneration())
 	h := &messages.WhyHolder{
@@ -30,7 +31,11 @@ func (sys *System) holder(ctx context.Context, l *messages.LeaseRecord) (*messag
 	if !h.Connected {
 		h.DisconnectedAt = w.GetDisconnectedAt()
 	}
-	if in, err := sys.lookAt(ctx, leaseAddress(id)); err == nil && in.view.lease != nil {
+	in, err := sys.lookAt(ctx, leaseAddress(id))
+	if errors.Is(err, errStuck) {
+		return h, errStuck
+	}
+	if err == nil && in.view.lease != nil {
 		h.Accepted = in.view.lease.accepted
 		if lost := in.view.lease.lostAt; !lost.IsZero() {
 			left := messages.Milliseconds(max(in.view.lease.graceLeft, 0))
@@ -72,9 +77,11 @@ func (sys *System) whyWorker(ctx context.Context, name string, ofStep bool) (pro
 	}
 	item := itemOf(rec, leases)
 	w.out = &messages.WhyWorker{Name: name, Status: item.GetStatus(), Reason: item.Reason, Taken: int32(len(leases)), Capacity: rec.GetCapacity()}
+	looks, cancel := context.WithTimeout(ctx, looksLimit)
+	defer cancel()
 	for _, l := range leases {
-		h, err := sys.holder(ctx, l)
-		if err != nil {
+		h, err := sys.holder(looks, l)
+		if err != nil && !errors.Is(err, errStuck) {
 			return nil, err
 		}
 		w.out.Holds = append(w.out.Holds, h)
