@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -54,6 +55,8 @@ func newQuery(text string) (*query, error) {
 	switch {
 	case text == "":
 		return nil, messages.Faultf(messages.CodeInvalid, `a query is needed, such as kind == "artifact" && name.startsWith("reports/")`)
+	case !utf8.ValidString(text):
+		return nil, messages.Faultf(messages.CodeInvalid, "query:1:1: the expression is not UTF-8")
 	case len(text) > maxQuery:
 		return nil, messages.Faultf(messages.CodeInvalid, "a query has at most %d bytes, not %d", maxQuery, len(text))
 	}
@@ -72,7 +75,8 @@ func newQuery(text string) (*query, error) {
 	}
 	ast, issues := env.Compile(text)
 	if all := issues.Errors(); len(all) > 0 {
-		return nil, messages.Faultf(messages.CodeInvalid, "query:%d:%d: %s", all[0].Location.Line(), all[0].Location.Column()+1, all[0].Message)
+		at := all[0].Location // below the first where it is of the expression as a whole
+		return nil, messages.Faultf(messages.CodeInvalid, "query:%d:%d: %s", max(at.Line(), 1), at.Column()+1, all[0].Message)
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, messages.Faultf(messages.CodeInvalid, "query:1:1: the expression is a %s, and has to be true or false", t)
@@ -223,6 +227,11 @@ func (p *queryPageOf) take(ctx context.Context, kind, id string, item proto.Mess
 
 // queryItem is a record as queries see it, and how large it is.
 func queryItem(kind string, item proto.Message) (map[string]any, int, error) {
+	if s, ok := item.(*structpb.Struct); ok { // it has no shape of its own
+		record := s.AsMap()
+		record["kind"] = kind
+		return record, proto.Size(s), nil
+	}
 	data, err := messages.MarshalShape(item)
 	if err != nil {
 		return nil, 0, fmt.Errorf("encode a %s: %w", kind, err)

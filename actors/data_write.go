@@ -110,9 +110,9 @@ func (sys *System) usable() error {
 // carryOut marks, and then writes: the order is what keeps a step that has written from being run again. A body that was
 // received and that no record names at the end is removed.
 func (d *Data) carryOut(ctx context.Context, w dataWrite, got received) (done dataDone, err error) {
-	used := false
+	keep := false
 	defer func() {
-		if !used && got.body.blob != "" {
+		if !keep && got.body.blob != "" {
 			d.free(got.body.blob)
 		}
 	}()
@@ -136,37 +136,42 @@ func (d *Data) carryOut(ctx context.Context, w dataWrite, got received) (done da
 	}
 	defer leave()
 	for {
-		done, blob, again, err := d.attempt(w, got)
-		if again {
+		keep = true // whatever happens, until it is known that no record names the body
+		done, blob, err := d.attempt(w, got)
+		keep = blob != "" && blob == got.body.blob
+		if errors.Is(err, errOvertaken) {
 			continue
 		}
-		used = err == nil && blob != "" && blob == got.body.blob
 		return done, err
 	}
 }
 
-// attempt is one try to commit a write. again: somebody else has written meanwhile. blob is the body that the version has.
-func (d *Data) attempt(w dataWrite, got received) (done dataDone, blob string, again bool, err error) {
+// errOvertaken: somebody else has written meanwhile.
+var errOvertaken = errors.New("somebody else has written meanwhile")
+
+// attempt is one try to commit a write. blob is the body that the version has, or, where it is not known what became of the
+// commit, may have.
+func (d *Data) attempt(w dataWrite, got received) (done dataDone, blob string, err error) {
 	book, err := d.read(w)
 	if err != nil {
-		return dataDone{}, "", false, err
+		return dataDone{}, "", err
 	}
 	if done, known, err := book.repeat(w); known {
-		return done, "", false, err
+		return done, "", err
 	}
 	if got.dropped {
-		return dataDone{}, "", false, messages.Faultf(messages.CodeUnavailable, "the write was forgotten while it was repeated: write again")
+		return dataDone{}, "", messages.Faultf(messages.CodeUnavailable, "the write was forgotten while it was repeated: write again")
 	}
 	w.at = d.now()
 	body, made := got.body, ""
 	if open := book.extends(w.writer); w.method == methodAppend && open != nil && book.refuses(w) == nil {
 		if body, made, err = d.join(open, got); err != nil {
-			return dataDone{}, "", false, err
+			return dataDone{}, "", err
 		}
 	}
 	done, decided, err := decideWrite(book, w, body)
 	if err != nil {
-		return dataDone{}, "", false, err
+		return dataDone{}, "", err
 	}
 	at := address{kindData, escape(w.name)}
 	d.sys.hook(pointDecided, at, w)
@@ -174,26 +179,29 @@ func (d *Data) attempt(w dataWrite, got received) (done dataDone, blob string, a
 	if err == nil {
 		d.sys.hook(pointCommitted, at, w)
 		d.free(done.frees...)
-		return done, body.blob, false, nil
+		return done, body.blob, nil
 	}
-	if d.sys.distrust(err) { // whether it was written is not known: nothing is removed
-		return dataDone{}, body.blob, false, messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
+	if d.sys.distrust(err) {
+		return dataDone{}, body.blob, messages.Faultf(messages.CodeUnavailable, "the orchestrator stops after a fault")
+	}
+	if errors.Is(err, persistence.ErrClosed) {
+		return dataDone{}, body.blob, d.fault(err)
 	}
 	if made != "" {
 		d.free(made)
 	}
 	switch {
 	case errors.Is(err, persistence.ErrStaleWriter):
-		return dataDone{}, "", true, nil
+		return dataDone{}, "", errOvertaken
 	case errors.Is(err, persistence.ErrConditionFailed):
 		if w.writer.Dispatch != "" {
 			if _, err := d.lease(w.writer.Dispatch, w.writer.Generation); err != nil {
-				return dataDone{}, "", false, err
+				return dataDone{}, "", err
 			}
 		}
-		return dataDone{}, "", true, nil
+		return dataDone{}, "", errOvertaken
 	default:
-		return dataDone{}, "", false, d.fault(err)
+		return dataDone{}, "", d.fault(err)
 	}
 }
 

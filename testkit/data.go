@@ -42,10 +42,10 @@ func (d *Dispatch) Append(name, body, request string) (*messages.ArtifactItem, e
 	return item, err
 }
 
-// Delete deletes an artifact, as [Dispatch.Put] puts.
-func (d *Dispatch) Delete(name, request string) error {
+// Delete deletes a version of an artifact, or all with 0, as [Dispatch.Put] puts.
+func (d *Dispatch) Delete(name string, version uint32, request string) error {
 	return d.reach(func(ctx context.Context, data *actors.Data, w actors.Writer) error {
-		return data.Delete(ctx, w, actors.DeleteRequest{Name: name, RequestID: request})
+		return data.Delete(ctx, w, actors.DeleteRequest{Name: name, Version: version, RequestID: request})
 	})
 }
 
