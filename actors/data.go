@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swampd/swampd/messages"
@@ -19,6 +20,9 @@ type Data struct {
 	key   credentialKey
 	names nameLocks
 	now   func() time.Time
+
+	unfreed unfreed
+	erased  atomic.Int64 // versions that were removed; retention takes them from here
 }
 
 func newData(sys *System) *Data {
@@ -89,13 +93,39 @@ func (d *Data) fault(err error) error {
 	}
 }
 
-// free removes bodies that no record names. One that cannot be removed now is swept later.
+// free removes bodies that no record names. One that cannot be removed now, as beside a backup, is kept in mind for retention.
 func (d *Data) free(keys ...string) {
 	for _, key := range keys {
-		if err := d.sys.journal.DeleteBlob(key); err != nil && !errors.Is(err, persistence.ErrBusy) && !errors.Is(err, persistence.ErrClosed) {
+		switch err := d.sys.journal.DeleteBlob(key); {
+		case err == nil, errors.Is(err, persistence.ErrClosed):
+		case errors.Is(err, persistence.ErrBusy):
+			d.unfreed.add(key)
+		default:
+			d.unfreed.add(key)
 			d.sys.log.Warn("body of an artifact not removed", slog.String(messages.KeyBody, key), slog.Any(messages.KeyErr, err))
 		}
 	}
+}
+
+// unfreed are bodies that no record names and that are still there. A crash forgets them: the sweep of the next boot finds
+// them by itself.
+type unfreed struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+func (u *unfreed) add(key string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keys = append(u.keys, key)
+}
+
+func (u *unfreed) take() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	keys := u.keys
+	u.keys = nil
+	return keys
 }
 
 // nameLocks keep the writers of one artifact from each other's way. Nothing depends on them: the journal compares versions.

@@ -178,6 +178,7 @@ func (d *Data) attempt(w dataWrite, got received) (done dataDone, blob string, e
 	err = d.sys.commit(decided)
 	if err == nil {
 		d.sys.hook(pointCommitted, at, w)
+		d.erased.Add(int64(len(decided.erases)))
 		d.free(done.frees...)
 		return done, body.blob, nil
 	}

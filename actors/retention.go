@@ -55,17 +55,20 @@ type retainer struct {
 	// swept: the logs of output were compared with the leases. A crash may have left some that nothing names.
 	swept     bool
 	sourcesAt time.Time // when sources were looked at
-	logs      []string  // of output, still to be removed
-	reported  map[string]bool
-	removed   int    // since the journal was compacted
-	commits   uint64 // of the journal, at the end of the round before
+	// Of the data plane: the bodies were compared with the records, and when old writes were looked for.
+	bodiesSwept bool
+	requestsAt  time.Time
+	logs        []string // of output, still to be removed
+	reported    map[string]bool
+	removed     int    // since the journal was compacted
+	commits     uint64 // of the journal, at the end of the round before
 }
 
 // round looks at everything once. A failure of one part does not keep the others from theirs.
 func (r *retainer) round(ctx context.Context) error {
 	quiet := r.sys.journal.Stats().Commits-r.commits < quietCommits
 	err := errors.Join(
-		r.runs(ctx), r.sources(ctx), r.output(ctx), r.workers(), r.tokens(),
+		r.runs(ctx), r.sources(ctx), r.output(ctx), r.workers(), r.tokens(), r.data(ctx),
 	)
 	r.commits = r.sys.journal.Stats().Commits
 	if err == nil && quiet && r.removed >= compactAfter && ctx.Err() == nil {

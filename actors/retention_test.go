@@ -31,6 +31,7 @@ func retained(t *testing.T) (*retainer, *bytes.Buffer) {
 	})
 	var log bytes.Buffer
 	sys := &System{journal: store, log: slog.New(slog.NewTextHandler(&log, nil))}
+	sys.data = newData(sys)
 	return &retainer{sys: sys, keep: Retention{Runs: time.Minute}.withDefaults(), reported: make(map[string]bool)}, &log
 }
 

@@ -114,6 +114,10 @@ const (
 	flushLimit = 10 * time.Second
 )
 
+// flushes is how often the memtable is written out at most. Tables that all stand in the first level are taken for compacted
+// by Badger, until there are more of them than this.
+const flushes = 6
+
 // Compact has Badger forget what was deleted, which it does only where a removal meets what it removes in the lowest level.
 // By itself Badger moves there what newer tables push down, and the last removals wait in memory for a memtable of them: a
 // store that has become quiet would keep the rest for ever.
@@ -121,10 +125,18 @@ func (e *engine) Compact() error {
 	if now := e.space.report(); now.Free < now.Data {
 		return nil // it writes before it removes
 	}
-	if err := e.flush(); err != nil {
-		return fmt.Errorf("write the memtable out: %w", err)
+	for range flushes {
+		if err := e.flush(); err != nil {
+			return fmt.Errorf("write the memtable out: %w", err)
+		}
+		if err := e.db.Flatten(1); err != nil {
+			return err
+		}
+		if e.db.Levels()[0].NumTables == 0 {
+			break
+		}
 	}
-	return e.db.Flatten(1)
+	return nil
 }
 
 // flush fills the memtable up, so that Badger writes it out, and waits until that has been done.
