@@ -356,7 +356,9 @@ func (w *world) checkRun(r *modelRun) {
 				w.fatalf("step %s of %s succeeded, and no worker said so", s.GetStep(), r.id)
 			}
 		case messages.StepFailed:
-			status = messages.RunFailed
+			if !w.plans[r.digest].Steps[s.GetOrdinal()].AllowFailure {
+				status = messages.RunFailed
+			}
 		case messages.StepSkipped, messages.StepCancelled:
 		default:
 			w.fatalf("step %s of %s is %s at the end of the run", s.GetStep(), r.id, s.GetStatus())

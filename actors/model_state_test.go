@@ -68,12 +68,20 @@ func anyPlan(t *rapid.T) *workflow.Plan {
 		job := workflow.Job{Name: fmt.Sprintf("j%d", j)}
 		if j > 0 && rapid.Bool().Draw(t, "needs the job before") {
 			job.Needs = []int{j - 1}
+			if rapid.IntRange(0, 3).Draw(t, "cleans up") == 3 {
+				job.When = []workflow.Condition{workflow.Always}
+			}
 		}
 		first := len(p.Steps)
 		for i := range rapid.IntRange(1, 3).Draw(t, "steps") {
 			s := workflow.Step{Name: fmt.Sprintf("s%d", i), Job: j, Model: "command/shell", Method: "run", OnWorkerLost: messages.LostRequeue}
 			if i > 0 && rapid.Bool().Draw(t, "needs the step before") {
 				s.Needs = []int{first + i - 1}
+				if rapid.Bool().Draw(t, "has a condition") {
+					s.When = []workflow.Condition{rapid.SampledFrom([]workflow.Condition{
+						workflow.Always, workflow.OnCompleted, workflow.OnFailed, workflow.OnSkipped,
+					}).Draw(t, "condition")}
+				}
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "placement") {
 			case 1:
@@ -90,6 +98,7 @@ func anyPlan(t *rapid.T) *workflow.Plan {
 			if rapid.IntRange(0, 4).Draw(t, "on loss") == 4 {
 				s.OnWorkerLost = messages.LostFail
 			}
+			s.AllowFailure = rapid.IntRange(0, 4).Draw(t, "may fail") == 4
 			s.Timeout = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second}).Draw(t, "timeout")
 			job.Steps = append(job.Steps, len(p.Steps))
 			p.Steps = append(p.Steps, s)

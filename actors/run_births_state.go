@@ -126,14 +126,28 @@ func (s *runState) follow(d *decision) {
 		s.rouseResting()
 		d.then(tellChildren{s.cancelOf()}, arm{timerCancel, cancelTime, cancelElapsed{}})
 	}
+	if !s.cancelAt.IsZero() && !s.cleaning && s.cleans() {
+		s.cleaning = true
+		d.then(arm{timerCleanup, cleanupTime, cleanupElapsed{}})
+	}
 	if s.status.Ended() {
 		s.offered, s.errands = nil, nil
-		d.then(disarm{timerCancel}, disarm{timerReserve}, leave{})
+		d.then(disarm{timerCancel}, disarm{timerCleanup}, disarm{timerReserve}, leave{})
 		return
 	}
 	if len(s.queue) > 0 || len(s.neverBorn) > 0 {
 		d.then(again{struct{}{}})
 	}
+}
+
+// cleans tells whether the run has steps that clean up.
+func (s *runState) cleans() bool {
+	for o := range s.plan.Steps {
+		if s.plan.CleansUp(o) {
+			return true
+		}
+	}
+	return false
 }
 
 // splitEvents parts a run's own events into those that come before the births and those that come after.

@@ -215,7 +215,7 @@ func (s *runState) forStep(c forStep, d *decision) {
 	}
 }
 
-// rouseResting has every resting step look at its record again.
+// rouseResting has every resting step look at its record again. Those that the commit under way bears have none yet.
 func (s *runState) rouseResting() {
 	if s.resting == 0 {
 		return
@@ -223,6 +223,11 @@ func (s *runState) rouseResting() {
 	due := make(map[int]bool, len(s.errands))
 	for _, e := range s.errands {
 		due[e.ordinal] = true
+	}
+	if s.flight != nil {
+		for _, o := range s.flight.births {
+			due[o] = true
+		}
 	}
 	for o, p := range s.phases {
 		if p == resting && !due[o] {
@@ -262,7 +267,7 @@ func (s *runState) rouse(d *decision) {
 }
 
 func (s *runState) cancelOf() cancelStep {
-	return cancelStep{by: s.cancelBy, force: s.forced, at: s.cancelAt}
+	return cancelStep{run: !s.cleanedUp, by: s.cancelBy, force: s.forced, at: s.cancelAt}
 }
 
 // idle tells whether the run has nothing to do before somebody speaks to one of its steps.

@@ -22,6 +22,10 @@ const (
 	reserveTime = 50 * time.Millisecond
 	cancelTime  = time.Second
 	spaceTime   = time.Second
+
+	// cleanupTime bounds how long steps that clean up may take in a cancelled run; then they are cancelled as well.
+	timerCleanup = "cleanup"
+	cleanupTime  = 5 * time.Minute
 )
 
 // runState is a run: the DAG, and the births of its steps. Unlike the other machines it changes in place, for a run may
@@ -66,7 +70,9 @@ type runState struct {
 	answers    []respond
 	outOfSpace bool
 	cancelTold bool
-	custody    // of the steps that rest
+	cleaning   bool // the timer of the clean-up is set
+	cleanedUp  bool // the time of the clean-up is over
+	custody         // of the steps that rest
 }
 
 // phase is how far a step is, as its run knows.
@@ -153,6 +159,7 @@ type grant struct {
 type (
 	reserveElapsed struct{ question uint64 }
 	cancelElapsed  struct{}
+	cleanupElapsed struct{}
 	spaceElapsed   struct{}
 )
 
@@ -193,7 +200,7 @@ func runFrom(f foundRun, at moment) *runState {
 		if status.Ended() {
 			s.phases[ordinal] = ended
 			done[ordinal] = status
-			s.noteError(rec.GetJob(), rec.GetStep(), status, rec.GetError())
+			s.noteError(ordinal, status, rec.GetError())
 			continue
 		}
 		s.phases[ordinal] = resting
@@ -212,7 +219,14 @@ func runFrom(f foundRun, at moment) *runState {
 	s.errands = append(s.errands, orphans...)
 	slices.SortStableFunc(waiting, func(a, b offerStep) int { return cmp.Compare(a.place, b.place) })
 	s.stand(waiting)
-	progress, change := workflow.ResumeProgress(f.plan, workflow.Past{Ended: done})
+	past := workflow.Past{Ended: done, Cancelled: !s.cancelAt.IsZero(), Begun: make(map[int]bool)}
+	for o, p := range s.phases {
+		past.Begun[o] = p == live || p == resting
+	}
+	for _, status := range s.jobs {
+		past.Started = append(past.Started, status != "" && status != messages.StepPending)
+	}
+	progress, change := workflow.ResumeProgress(f.plan, past)
 	s.progress = progress
 	s.take(change, at.now)
 	return s
@@ -290,6 +304,11 @@ func (s *runState) note(cmd any, only bool, d *decision, at moment) {
 		}
 	case cancelElapsed:
 		s.cancelTold = false
+	case cleanupElapsed:
+		s.cleanedUp, s.cancelTold = true, false
+		if !s.cancelAt.IsZero() && !s.status.Ended() {
+			s.stopBirths(at)
+		}
 	case spaceElapsed:
 		s.outOfSpace = false
 	case schedulerStarted:
@@ -381,6 +400,12 @@ func (s *runState) take(c workflow.Change, now time.Time) {
 			s.neverBorn = append(s.neverBorn, bornDead{o, messages.StepSkipped})
 		}
 	}
+	for _, o := range c.Cancelled {
+		if s.phases[o] == unborn {
+			s.phases[o] = ended
+			s.neverBorn = append(s.neverBorn, bornDead{o, messages.StepCancelled})
+		}
+	}
 	for _, e := range c.JobsEnded {
 		if s.jobs[e.Job].Ended() {
 			continue
@@ -416,17 +441,18 @@ func (s *runState) stepEnded(c stepEnded, d *decision, at moment) {
 	s.phases[c.ordinal] = ended
 	s.liveSteps--
 	s.up(int(c.ordinal))
-	def := &s.plan.Steps[c.ordinal]
-	s.noteError(s.plan.Jobs[def.Job].Name, def.Name, c.status, c.err)
+	s.noteError(int(c.ordinal), c.status, c.err)
 	s.take(s.progress.End(int(c.ordinal), c.status), at.now)
 	if !s.cancelAt.IsZero() {
 		s.stopBirths(at)
 	}
 }
 
-func (s *runState) noteError(job, step string, status messages.StepStatus, text string) {
+func (s *runState) noteError(ordinal int, status messages.StepStatus, text string) {
+	def := &s.plan.Steps[ordinal]
+	job, step := s.plan.Jobs[def.Job].Name, def.Name
 	switch {
-	case s.errText != "":
+	case s.errText != "", def.AllowFailure && status == messages.StepFailed:
 	case status == messages.StepFailed:
 		s.errText = fmt.Sprintf("step %s of job %s failed: %s", step, job, text)
 	case status == messages.StepCancelled && s.cancelAt.IsZero():
@@ -477,8 +503,13 @@ func (s *runState) cancelOne(c cancelRun, d *decision, at moment) {
 	d.then(respond{to: c.answer, err: messages.Faultf(messages.CodeNotFound, "run %s has no step %s", s.id, c.step)})
 }
 
-// stopBirths ends what has not been born: a cancelled run starts nothing more.
+// stopBirths ends what has not been born: a cancelled run starts nothing more but what cleans up, and that only as long as
+// it has time for it.
 func (s *runState) stopBirths(at moment) {
+	if !s.forced && !s.cleanedUp {
+		s.take(s.progress.Cancel(func(o int) bool { return s.phases[o] == live || s.phases[o] == resting }), at.now)
+		return
+	}
 	s.queue = nil
 	for o, p := range s.phases {
 		if p == unborn {

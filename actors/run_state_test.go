@@ -187,6 +187,85 @@ func TestRun_IsCancelledOnceEveryStepHasEnded(t *testing.T) {
 	r.takes("tell step endNoted; leave", r.end(0, messages.StepCancelled))
 }
 
+// cleaning is a run of which the first step runs and the second cleans up after it; a third needs the second.
+func cleaning(t *testing.T) *runTest {
+	t.Helper()
+	r := chain(t)
+	r.s.plan = nil
+	submit := r.submit()
+	submit.plan = &workflow.Plan{Name: "w", Jobs: []workflow.Job{{Name: "j", Steps: []int{0, 1, 2}}}, Steps: []workflow.Step{
+		{Name: "s", Model: "m", Method: "n", OnWorkerLost: messages.LostRequeue},
+		{Name: "clean", Model: "m", Method: "n", OnWorkerLost: messages.LostRequeue, Needs: []int{0}, When: []workflow.Condition{workflow.Always}},
+		{Name: "more", Model: "m", Method: "n", OnWorkerLost: messages.LostRequeue, Needs: []int{1}},
+	}}
+	r.takes(asks, submit)
+	stepRun(r.s, []any{granted(0)}, r.at)
+	return r
+}
+
+func TestRun_ACancelledRunStillCleansUp(t *testing.T) {
+	t.Parallel()
+	r := cleaning(t)
+	r.takes("step cancelled; run running; event step_cancelled; answer cancelAccepted; tell children cancelStep; arm cancel; arm cleanup",
+		cancelRun{by: "me", answer: newAnswer()})
+	r.takes("tell step endNoted; "+asks, r.end(0, messages.StepCancelled))
+	stepRun(r.s, []any{slotsReserved{question: 901, grants: []grant{{ordinal: 1, ok: true, choice: choice{worker: "a"}}}}}, r.at)
+	r.takes("run cancelled; event job_cancelled; event run_cancelled; tell step endNoted; leave; leave", r.end(1, messages.StepSucceeded))
+}
+
+func TestRun_ACleanUpThatTakesTooLongIsCancelledToo(t *testing.T) {
+	t.Parallel()
+	r := cleaning(t)
+	stepRun(r.s, []any{cancelRun{by: "me", answer: newAnswer()}}, r.at)
+	if c := r.s.cancelOf(); !c.run {
+		t.Errorf("steps that clean up are cancelled at once: %+v", c)
+	}
+	r.takes("step cancelled; event step_cancelled; tell children cancelStep; arm cancel", cleanupElapsed{})
+	if c := r.s.cancelOf(); c.run {
+		t.Errorf("steps that clean up are not cancelled: %+v", c)
+	}
+	r.takes("run cancelled; event job_cancelled; event run_cancelled; tell step endNoted; leave; leave", r.end(0, messages.StepCancelled))
+}
+
+func TestRun_AForcedCancelLeavesNothingToCleanUp(t *testing.T) {
+	t.Parallel()
+	r := cleaning(t)
+	stepRun(r.s, []any{cancelRun{by: "me", force: true, answer: newAnswer()}}, r.at)
+	r.takes("run cancelled; event job_cancelled; event run_cancelled; tell step endNoted; leave; leave", r.end(0, messages.StepCancelled))
+}
+
+func TestStep_OneThatCleansUpOutlivesTheCancelOfItsRun(t *testing.T) {
+	t.Parallel()
+	s := stepState{cleansUp: true, status: messages.StepRunning, version: 3}
+	at := walkNow()
+	if got, d := stepStep(s, cancelStep{run: true, by: "me", at: at.now}, at); !got.cancelAt.IsZero() || len(d.writes) > 0 {
+		t.Errorf("the cancel of the run: %+v", d)
+	}
+	for _, c := range []cancelStep{{by: "me", at: at.now}, {run: true, force: true, by: "me", at: at.now}} {
+		s.def = &workflow.Step{}
+		if got, d := stepStep(s, c, at); got.cancelAt.IsZero() || len(d.writes) == 0 {
+			t.Errorf("%+v: %+v", c, d)
+		}
+	}
+}
+
+func TestRun_AnAllowedFailureIsNotTheRunsError(t *testing.T) {
+	t.Parallel()
+	r := chain(t)
+	submit := r.submit()
+	plan := *submit.plan
+	plan.Steps = append([]workflow.Step(nil), plan.Steps...)
+	plan.Steps[0].AllowFailure = true
+	submit.plan = &plan
+	r.takes(asks, submit)
+	stepRun(r.s, []any{granted(0)}, r.at)
+	r.takes("step skipped; run succeeded; event step_skipped; event job_succeeded; event run_succeeded; tell step endNoted; leave; leave",
+		r.end(0, messages.StepFailed))
+	if r.s.errText != "" {
+		t.Errorf("the run has the error %q", r.s.errText)
+	}
+}
+
 func TestRun_TheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 	t.Parallel()
 	r := chain(t)
@@ -303,7 +382,7 @@ func TestRun_RousesItsRestingStepsAFewAtATime(t *testing.T) {
 		want func(*runTest) any // what a roused step is given
 	}{
 		"for a new scheduler": {schedulerStarted{2}, func(*runTest) any { return nil }},
-		"for a cancel":        {cancelRun{by: "me"}, func(r *runTest) any { return cancelStep{by: "me", at: r.at.now} }},
+		"for a cancel":        {cancelRun{by: "me"}, func(r *runTest) any { return cancelStep{run: true, by: "me", at: r.at.now} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

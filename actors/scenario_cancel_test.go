@@ -235,3 +235,59 @@ func TestCancel_AndDispatchThatRaceHaveOneWinner(t *testing.T) {
 		}
 	}
 }
+
+// cleanup is a step that works, one that cleans up after it in any case, and one that a failure calls for.
+const cleanup = `name: cleanup
+labels: {gpu: true}
+jobs:
+  - name: main
+    steps:
+      - {name: work, run: work}
+      - {name: clean, run: clean, dependsOn: [{step: work, condition: {type: always}}]}
+      - {name: tell, run: tell, dependsOn: [{step: work, condition: {type: failed}}]}
+      - {name: next, run: next, dependsOn: [work]}
+`
+
+func TestCancel_OfARunStillRunsWhatCleansUp(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(t *testing.T, f *testkit.Fleet) {
+		w := f.Worker("gpu-1", gpu())
+		run := f.Submit(cleanup)
+		d := w.NextDispatch()
+		run.Cancel()
+		d.WaitCancel()
+		d.Cancelled()
+		clean := w.NextDispatch()
+		if got := run.Step("clean").GetStatus(); got != string(messages.StepRunning) {
+			t.Errorf("clean is %s", got)
+		}
+		clean.Succeed()
+		run.WaitStatus(messages.RunCancelled)
+		for step, want := range map[string]messages.StepStatus{
+			"work": messages.StepCancelled, "clean": messages.StepSucceeded, "tell": messages.StepCancelled, "next": messages.StepCancelled,
+		} {
+			if got := run.Step(step).GetStatus(); got != string(want) {
+				t.Errorf("step %s is %s, want %s", step, got, want)
+			}
+		}
+	})
+}
+
+func TestRun_AFailureRunsWhatItCallsForAndSkipsTheRest(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(t *testing.T, f *testkit.Fleet) {
+		w := f.Worker("gpu-1", gpu(), testkit.Capacity(2))
+		run := f.Submit(cleanup)
+		w.NextDispatch().Fail(messages.CodeExitNonzero, "exit status 3")
+		w.NextDispatch().Succeed()
+		w.NextDispatch().Succeed()
+		run.WaitStatus(messages.RunFailed)
+		for step, want := range map[string]messages.StepStatus{
+			"work": messages.StepFailed, "clean": messages.StepSucceeded, "tell": messages.StepSucceeded, "next": messages.StepSkipped,
+		} {
+			if got := run.Step(step).GetStatus(); got != string(want) {
+				t.Errorf("step %s is %s, want %s", step, got, want)
+			}
+		}
+	})
+}

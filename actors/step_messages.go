@@ -76,6 +76,7 @@ type queueDeadline struct{ queueID string }
 
 // cancelStep asks a step to end as cancelled.
 type cancelStep struct {
+	run   bool // its run is cancelled: a step that cleans up goes on
 	by    string
 	force bool
 	at    time.Time

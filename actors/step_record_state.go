@@ -48,7 +48,7 @@ func stepFrom(f foundStep) stepState {
 	}
 	return stepState{
 		version: f.version, run: r.GetRunId(), workflow: plan.Name, job: r.GetJob(), step: r.GetStep(), ordinal: r.GetOrdinal(),
-		def: def, limit: limit, status: messages.StepStatus(r.GetStatus()), attempt: r.GetAttempt(), losses: r.GetLosses(),
+		def: def, cleansUp: plan.CleansUp(int(r.GetOrdinal())), limit: limit, status: messages.StepStatus(r.GetStatus()), attempt: r.GetAttempt(), losses: r.GetLosses(),
 		refusals: r.GetRefusals(), episode: r.GetEpisode(), dispatches: r.GetDispatches(), place: r.GetFirstQueuedSeq(),
 		waited: messages.Duration(r.GetWaitedMs()), queuedFor: messages.Duration(r.GetQueuedMs()),
 		queueID: r.GetQueueId(), pending: waitVersion(r), orphan: f.orphan && r.GetStatus() == string(messages.StepQueued), grace: f.grace, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(),

@@ -25,6 +25,7 @@ type stepState struct {
 	run, workflow, job, step string
 	ordinal                  uint32
 	def                      *workflow.Step
+	cleansUp                 bool // also in a cancelled run
 	// limit is the queue timeout in force; 0: none.
 	limit time.Duration
 
@@ -97,7 +98,7 @@ func stepOf(run, name string, plan *workflow.Plan, ordinal int, limit time.Durat
 	}
 	return stepState{
 		run: run, workflow: name, job: plan.Jobs[def.Job].Name, step: def.Name, ordinal: uint32(ordinal), def: def,
-		limit: limit, attempt: 1, place: at.sequence, readyAt: at.now,
+		cleansUp: plan.CleansUp(ordinal), limit: limit, attempt: 1, place: at.sequence, readyAt: at.now,
 	}
 }
 
@@ -333,6 +334,9 @@ func (s stepState) endEpisode(p messages.PendingState, status messages.StepStatu
 }
 
 func (s stepState) cancel(c cancelStep, at moment) (stepState, decision) {
+	if c.run && !c.force && s.cleansUp {
+		return s, decision{}
+	}
 	if s.status.Ended() || (!s.cancelAt.IsZero() && (s.forced || !c.force)) {
 		return s, decision{}
 	}

@@ -32,7 +32,7 @@ const (
 // that makes the orchestrator run it.
 func notRun() []feature {
 	return []feature{
-		featureConditions, featureInputs, featureOutputs, featureExprs, featureForEach, featureGuard, featureAllow, featureRetry,
+		featureInputs, featureOutputs, featureExprs, featureForEach, featureGuard, featureRetry,
 		featureStop, featureWorkingDir, featureShell, featureConcurrency, featureGroups, featureAffinity, featurePrefer,
 		featureSpread, featurePriority, featureNested, featureApproval, featureAssert, featureArgs,
 	}
