@@ -147,7 +147,7 @@ func TestRetainer_VersionsThatWentCountForTheirSpace(t *testing.T) {
 	r := keeper(t, store)
 	for range keptVersions + 3 {
 		body := bytes.Repeat([]byte("x"), 100)
-		if _, _, _, err := r.sys.data.attempt(dataWrite{method: methodPut, name: "a"}, received{body: dataBody{size: 100, inline: body}}); err != nil {
+		if _, _, err := r.sys.data.attempt(dataWrite{method: methodPut, name: "a"}, received{body: dataBody{size: 100, inline: body}}); err != nil {
 			t.Fatal(err)
 		}
 	}
