@@ -8,6 +8,7 @@ import (
 
 	"github.com/swampd/swampd/messages"
 	"github.com/swampd/swampd/testkit"
+	"github.com/swampd/swampd/worker"
 )
 
 // Times of a worker.
@@ -40,6 +41,7 @@ type agent struct {
 	token    string
 	revoked  bool // at some time
 	proc     *process
+	real     *realProcess
 }
 
 // start starts a process, unless there is one.
@@ -47,7 +49,7 @@ func (a *agent) start(mood Mood) {
 	w := a.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a.proc != nil || a.starting || w.over {
+	if a.proc != nil || a.real != nil || a.starting || w.over {
 		return
 	}
 	a.mood, a.starting = mood, true
@@ -69,6 +71,14 @@ func (a *agent) start(mood Mood) {
 			return
 		}
 		a.token = token
+		if a.is.Real {
+			p := &realProcess{a: a, instance: instance, token: token, steps: make(map[*execution]string)}
+			p.ctx, p.die = context.WithCancelCause(w.ctx)
+			a.real = p
+			w.mu.Unlock()
+			p.live()
+			return
+		}
 		p := &process{a: a, instance: instance, token: token, known: make(map[string]*task), early: make(map[string]bool)}
 		p.ctx, p.die = context.WithCancelCause(w.ctx)
 		p.fence = time.AfterFunc(time.Hour, p.fenceOff)
@@ -85,12 +95,19 @@ func (a *agent) kill() {
 	if a.proc != nil {
 		a.proc.end()
 	}
+	if a.real != nil {
+		a.real.end()
+	}
 }
 
 // cut breaks the connection, and both ends know.
 func (a *agent) cut() {
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
+	if a.real != nil && a.real.link != nil && !a.real.link.dead {
+		a.w.tally.Cuts++
+		a.real.cut()
+	}
 	if a.proc != nil && a.proc.link != nil && !a.proc.link.dead && !a.loopback {
 		a.w.tally.Cuts++
 		a.proc.link.cut()
@@ -103,6 +120,12 @@ func (a *agent) halfOpen() {
 	w := a.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if a.real != nil && a.real.link != nil && !a.real.link.dead {
+		w.tally.Cuts++
+		a.real.away.begin()
+		a.real.link.socket.HalfOpen()
+		return
+	}
 	if a.proc == nil || a.proc.link == nil || a.proc.link.dead || a.loopback {
 		return
 	}
@@ -121,20 +144,32 @@ func (a *agent) halfOpen() {
 	})
 }
 
+// socket is that of the present connection, nil where there is none; mu is held.
+func (a *agent) socket() *testkit.Socket {
+	switch {
+	case a.loopback:
+	case a.real != nil && a.real.link != nil && !a.real.link.dead:
+		return a.real.link.socket
+	case a.proc != nil && a.proc.link != nil && !a.proc.link.dead:
+		return a.proc.link.socket
+	}
+	return nil
+}
+
 // late has the frames of the connection take their time for a while.
 func (a *agent) late(o Op) {
 	w := a.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a.proc == nil || a.proc.link == nil || a.proc.link.dead || a.loopback {
+	socket := a.socket()
+	if socket == nil {
 		return
 	}
 	w.tally.Late++
-	l := a.proc.link
-	l.socket.Delay(o.Late)
+	socket.Delay(o.Late)
 	w.wg.Go(func() {
 		w.sleep(o.For)
-		l.socket.Delay(0)
+		socket.Delay(0)
 	})
 }
 
@@ -142,15 +177,14 @@ func (a *agent) late(o Op) {
 func (a *agent) garbage() {
 	w := a.w
 	w.mu.Lock()
-	var l *link
-	if a.proc != nil && a.proc.link != nil && !a.loopback {
-		l = a.proc.link
+	socket := a.socket()
+	if socket != nil {
 		w.tally.Garbage++
 	}
 	w.mu.Unlock()
-	if l != nil {
+	if socket != nil {
 		for _, f := range testkit.Garbage() {
-			l.send(f)
+			socket.Send(f)
 		}
 	}
 }
@@ -159,6 +193,11 @@ func (a *agent) garbage() {
 func (a *agent) drain() {
 	a.w.mu.Lock()
 	p := a.proc
+	if r := a.real; r != nil && r.agent != nil {
+		a.w.mu.Unlock()
+		r.agent.Drain(worker.StopSignal)
+		return
+	}
 	if p == nil {
 		a.w.mu.Unlock()
 		return

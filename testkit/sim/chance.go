@@ -40,6 +40,18 @@ func (c chance) of(words ...string) uint64 { return c.number(fold(fnvOffset, wor
 // percent is true so many times in a hundred.
 func (c chance) percent(p int, words ...string) bool { return int(c.of(words...)%100) < p }
 
+// length is how long a step takes that has nothing out of the ordinary: mostly a moment, at times long.
+func (c chance) length(name string) time.Duration {
+	most := 2 * time.Second
+	switch c.of("length", name) % 8 {
+	case 0:
+		most = 90 * time.Second
+	case 1, 2:
+		most = 15 * time.Second
+	}
+	return c.within(time.Millisecond, most, "time", name)
+}
+
 // within is a time from least up to most. It differs from all others in its nanoseconds, so that no two things happen at
 // the same instant.
 func (c chance) within(least, most time.Duration, words ...string) time.Duration {

@@ -240,6 +240,11 @@ func (w *world) crash(o Op) {
 	for _, l := range links {
 		l.cut()
 	}
+	for _, m := range w.s.Machines {
+		if a := w.agents[m.Name]; a != nil && a.real != nil {
+			a.real.cut()
+		}
+	}
 	if a := w.agents[loopback]; a != nil && a.proc != nil {
 		a.proc.end()
 	}

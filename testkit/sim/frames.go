@@ -15,8 +15,11 @@ func (p *process) tasks() []*task {
 	return slices.SortedFunc(maps.Values(p.known), func(a, b *task) int { return cmp.Compare(a.params.GetSeq(), b.params.GetSeq()) })
 }
 
+// forgotten is how an execution ends of which its worker knows nothing any more.
+const forgotten = "forgotten"
+
 func (p *process) forget(t *task) {
-	t.stop("forgotten")
+	t.stop(forgotten)
 	t.gone = true
 	delete(p.known, t.params.GetDispatchId())
 }
@@ -61,7 +64,7 @@ func (p *process) goodbye(l *link, id string, g *messages.GoodbyeParams) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.tokenGone(messages.Code(g.GetCode()))
+	p.a.tokenGone(p.token, messages.Code(g.GetCode()))
 	p.end()
 }
 
@@ -93,8 +96,9 @@ func (p *process) order(l *link, id string, o *messages.OrderParams) {
 // offer decides about a dispatch.
 func (p *process) offer(l *link, lease string, params *messages.DispatchParams) {
 	w := p.a.w
-	w.checkDispatch(p, lease, params)
+	w.checkDispatch(p.a, lease, params)
 	w.mu.Lock()
+	p.checkSlot(lease, params)
 	stale := params.GetSeq() <= p.seq
 	p.seq = max(p.seq, params.GetSeq())
 	if t := p.known[params.GetDispatchId()]; t != nil {

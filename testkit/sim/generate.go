@@ -234,6 +234,12 @@ func (g *generator) more() {
 	if g.s.Seed < moreFrom {
 		return
 	}
+	if g.percent(40) {
+		for i := range g.s.Machines {
+			m := &g.s.Machines[i]
+			m.Real = !m.Forgets && g.percent(60)
+		}
+	}
 	if g.percent(25) {
 		for range g.upTo(1, 3) {
 			g.op(Op{Kind: OpLate, Worker: g.worker(), Late: g.between(time.Millisecond, pick(g, 50*time.Millisecond, time.Second)), For: g.between(time.Second, 30*time.Second)})

@@ -44,17 +44,17 @@ func (s *spans) longest(from, to time.Time) time.Duration {
 // away then may have been so for too long: such losses are not judged. Nor are those of machines whose tokens end.
 func (w *world) checkLoss(key, dispatch string, at time.Time) {
 	for _, ex := range w.history[key] {
-		if ex.dispatch != dispatch || ex.p == nil {
+		if ex.dispatch != dispatch {
 			continue
 		}
-		is := ex.p.a.is
-		spared := w.tally.GivenUp > 0 || is.Forgets || is.Pool || is.Token > 0 || ex.p.a.revoked
+		is := ex.a.is
+		spared := w.tally.GivenUp > 0 || is.Forgets || is.Pool || is.Token > 0 || ex.a.revoked
 		from := at.Add(-2 * w.s.Grace)
 		if spared || w.out.longest(from, at) > 0 {
 			continue
 		}
 		w.tally.Judged++
-		if longest := ex.p.away.longest(from, at); longest < w.s.Grace/2 && (ex.p.ctx.Err() == nil || ex.p.away.since.After(at)) {
+		if longest := ex.away.longest(from, at); longest < w.s.Grace/2 && (ex.life.Err() == nil || ex.away.since.After(at)) {
 			w.judge.find("step %s was lost as %s, and its worker %s was never away for longer than %s", key, dispatch, ex.worker, longest)
 		}
 	}

@@ -119,14 +119,14 @@ func TestWorld_FindsAStepThatRunsTwiceAtOnce(t *testing.T) {
 	}
 	first, other, again, twice := dispatched("w1", "r.0.1", "a"), dispatched("w1", "r.1.1", "b"), dispatched("w2", "r.0.2", "a"), dispatched("w3", "r.0.3", "a")
 	for _, x := range []*task{first, other} {
-		x.ex = w.executes(x)
+		x.ex = x.executes()
 	}
 	first.stop("killed")
-	again.ex = w.executes(again)
+	again.ex = again.executes()
 	if len(w.judge.findings) > 0 {
 		t.Errorf("it finds %q", w.judge.findings)
 	}
-	twice.ex = w.executes(twice)
+	twice.ex = twice.executes()
 	if len(w.judge.findings) != 1 || !strings.Contains(w.judge.findings[0], "step r/j/a runs on w3 as r.0.3 while it still runs on w2 as r.0.2") {
 		t.Errorf("it finds %q", w.judge.findings)
 	}
@@ -181,8 +181,10 @@ func TestWorld_FindsANeedlessLoss(t *testing.T) {
 				tt.ctx = context.Background()
 			}
 			w := &world{judge: newJudge(t), s: Scenario{Grace: grace}, out: tt.out, tally: Tally{GivenUp: tt.givenUp}}
-			p := &process{a: &agent{w: w, is: tt.machine}, ctx: tt.ctx, away: tt.away}
-			w.history = map[string][]*execution{"r/j/s": {{dispatch: "r.0.1", worker: "w1", p: p}, {dispatch: "r.0.2", worker: "w1", p: p}}}
+			a := &agent{w: w, is: tt.machine}
+			w.history = map[string][]*execution{"r/j/s": {
+				{dispatch: "r.0.1", worker: "w1", a: a, away: &tt.away, life: tt.ctx}, {dispatch: "r.0.2", worker: "w1", a: a, away: &tt.away, life: tt.ctx},
+			}}
 			w.checkLoss("r/j/s", "r.0.1", at)
 			if found := len(w.judge.findings) > 0; found != tt.found {
 				t.Errorf("it finds %q", w.judge.findings)

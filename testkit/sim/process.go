@@ -70,7 +70,7 @@ func (p *process) live() {
 			p.part(l)
 		} else if code := messages.CodeOf(err); code.Permanent() && code != messages.CodeInternal && p.ctx.Err() == nil {
 			p.a.w.mu.Lock()
-			p.tokenGone(code)
+			p.a.tokenGone(p.token, code)
 			p.end()
 			p.a.w.mu.Unlock()
 			return
@@ -85,15 +85,15 @@ func (p *process) live() {
 }
 
 // tokenGone notes that the token is not good any more; mu is held.
-func (p *process) tokenGone(code messages.Code) {
-	w := p.a.w
+func (a *agent) tokenGone(token string, code messages.Code) {
+	w := a.w
 	if code == messages.CodeTokenExpired {
 		w.tally.Expired++
 	}
-	if p.a.token == p.token {
-		p.a.token = ""
+	if a.token == token {
+		a.token = ""
 	}
-	if w.pool == p.token {
+	if w.pool == token {
 		w.pool = ""
 	}
 }

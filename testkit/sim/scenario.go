@@ -30,6 +30,8 @@ type Machine struct {
 	Forgets bool
 	// Pool: it shares its token with all others of the kind, and nobody asks for it by name.
 	Pool bool
+	// Real: the agent of the package worker runs on it, and no script of one.
+	Real bool
 	// Token is how long its tokens are valid; 0: a day.
 	Token time.Duration
 }
@@ -189,6 +191,9 @@ func (s Scenario) String() string {
 		fmt.Fprintf(&b, "%10s %s: %v %s, %d slots", "", m.Name, m.Labels, m.Platform, m.Capacity)
 		if m.Forgets {
 			b.WriteString(", keeps nothing over a lost connection")
+		}
+		if m.Real {
+			b.WriteString(", the real agent")
 		}
 		if m.Pool {
 			b.WriteString(", of the pool")

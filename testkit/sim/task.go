@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,7 +40,9 @@ type execution struct {
 	dispatch, worker string
 	from, to         time.Time
 	how              string // it ended; empty: it runs
-	p                *process
+	a                *agent
+	away             *spans          // of the process that ran it
+	life             context.Context //nolint:containedctx // that process's
 }
 
 // inFlight is how a worker names the task when it comes back.
@@ -114,7 +117,7 @@ func (t *task) perform(mood Mood) {
 		return
 	}
 	t.accepted = true
-	t.ex = w.executes(t)
+	t.ex = t.executes()
 	w.mu.Unlock()
 	t.sayAgain()
 	switch {
@@ -132,14 +135,7 @@ func (t *task) perform(mood Mood) {
 func (t *task) work(mood Mood) {
 	w := t.p.a.w
 	c := w.chance
-	most := 2 * time.Second
-	switch c.of("length", t.name) % 8 {
-	case 0:
-		most = 90 * time.Second
-	case 1, 2:
-		most = 15 * time.Second
-	}
-	length := c.within(time.Millisecond, most, "time", t.name)
+	length := c.length(t.name)
 	result := &messages.DispatchResult{Status: "succeeded"}
 	how := "succeeded"
 	if c.percent(mood.Fail, "fail", t.name) {

@@ -84,6 +84,7 @@ type Tally struct {
 	Poisoned                               int
 	Stalls, Late, Garbage, Forgotten       int
 	Judged                                 int // losses
+	Real                                   int // executions by the real agent
 	Length                                 time.Duration
 }
 
