@@ -342,6 +342,36 @@ func TestRetention_AWorkerThatIsAwayForADayIsForgotten(t *testing.T) {
 	})
 }
 
+// The scheduler may still know a worker whose record was erased, when the actor that should have told it died over that. What
+// comes back under the name begins its versions anew, and gets work all the same.
+func TestRetention_AWorkerThatWasForgottenInAPanicGetsWorkWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	for _, same := range []bool{true, false} {
+		testkit.Bubble(t, func(t *testing.T) {
+			f := testkit.Start(t, testkit.WithRetention(actors.Retention{Workers: time.Minute}),
+				testkit.WithPanic(testkit.PanicAt{Stage: "committed", Kind: "worker", Command: "retireWorker"}))
+			w := f.Worker("w1", testkit.AutoRun())
+			for range 3 { // so that its version is well above that of a new one
+				w.Drop()
+				w.Reconnect()
+			}
+			w.Drop()
+			f.Advance(72 * time.Second) // no time for anybody to notice
+			if n := len(f.Workers()); n != 0 {
+				t.Fatalf("%d workers are known", n)
+			}
+			if same {
+				w.Reconnect()
+			} else {
+				w.Reconnect(testkit.AsNewInstance())
+			}
+			run := f.Submit(oneStep("target: w1"))
+			f.Advance(time.Second)
+			run.Expect("only").Succeeds().Waited(0)
+		})
+	}
+}
+
 func TestRetention_ManyWorkersThatCameOnceLeaveNothing(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {

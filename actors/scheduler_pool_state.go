@@ -50,7 +50,7 @@ func (s *schedulerState) know(c workerKnown, d *decision) {
 			}
 		}
 		s.workers[c.name] = w
-	} else if w.version >= c.version {
+	} else if w.version >= c.version && !w.reborn(c) {
 		return
 	}
 	if w.instance != c.instance {
@@ -63,6 +63,12 @@ func (s *schedulerState) know(c workerKnown, d *decision) {
 	if !s.struck(w, d) {
 		s.changed(w, d)
 	}
+}
+
+// reborn tells whether what a worker says now is of a record that began anew: the one before was erased while it was away,
+// and the actor that should have said so has died over it. A worker's news come in their order, so nothing older than that.
+func (w *poolWorker) reborn(c workerKnown) bool {
+	return w.status == messages.WorkerDisconnected && c.status != messages.WorkerDisconnected
 }
 
 // struck takes a worker that drained and is gone out of the pool, once none of its dispatches is in flight.

@@ -279,7 +279,7 @@ func (w *world) checkStep(run string, j Job, s Step, c *client, events []*messag
 	}
 	n := 0
 	for _, ex := range ran {
-		if ex.how != forgotten { // that it ran may never have been heard: who forgets it comes back as if it had not
+		if !ex.forgotten { // that it ran may never have been heard: who forgets it comes back as if it had not
 			n++
 		}
 	}

@@ -15,11 +15,8 @@ func (p *process) tasks() []*task {
 	return slices.SortedFunc(maps.Values(p.known), func(a, b *task) int { return cmp.Compare(a.params.GetSeq(), b.params.GetSeq()) })
 }
 
-// forgotten is how an execution ends of which its worker knows nothing any more.
-const forgotten = "forgotten"
-
 func (p *process) forget(t *task) {
-	t.stop(forgotten)
+	t.stop("forgotten")
 	t.gone = true
 	delete(p.known, t.params.GetDispatchId())
 }

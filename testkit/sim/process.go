@@ -264,6 +264,9 @@ func (p *process) part(l *link) {
 	}
 	if p.a.is.Forgets {
 		for _, t := range p.tasks() {
+			if t.ex != nil {
+				t.ex.forgotten = true
+			}
 			p.forget(t)
 		}
 	}

@@ -40,6 +40,7 @@ type execution struct {
 	dispatch, worker string
 	from, to         time.Time
 	how              string // it ended; empty: it runs
+	forgotten        bool   // its worker has come back without it
 	a                *agent
 	away             *spans          // of the process that ran it
 	life             context.Context //nolint:containedctx // that process's
