@@ -33,6 +33,7 @@ func (s *storm) check() {
 		}
 		s.checkEnd(r, shown)
 		s.checkLedger(r, shown, entries)
+		s.checkWrites(r, shown, entries)
 		s.checkEvents(r, shown)
 	}
 	if accepted == 0 {
@@ -67,10 +68,13 @@ func (s *storm) checkEnd(r *stormRun, shown runShown) {
 	case "failed":
 		lost := slices.ContainsFunc(r.steps, func(name string) bool {
 			step := shown.step(name)
-			return step.Status == "failed" && step.Code != nil && *step.Code == "worker_lost" && step.Losses >= 3
+			if step.Status != "failed" || step.Code == nil {
+				return false
+			}
+			return *step.Code == "worker_lost" && step.Losses >= 3 || *step.Code == "lost_after_write" && slices.Contains(r.writes, name)
 		})
 		if !lost {
-			s.t.Errorf("run %s failed, and no step of it was lost three times: %s", r.id, shown)
+			s.t.Errorf("run %s failed, and no step of it was lost three times, or after it had written: %s", r.id, shown)
 		}
 	default:
 		s.t.Errorf("run %s is %s", r.id, shown)
@@ -100,6 +104,45 @@ func (s *storm) checkLedger(r *stormRun, shown runShown, entries []entry) {
 		}
 		if at, ok := r.shown[name]; ok && slices.ContainsFunc(entries[min(at, len(entries)):], mine("start")) {
 			s.t.Errorf("step %s of run %s ran again after it was shown as succeeded", name, r.id)
+		}
+	}
+}
+
+// checkWrites wants what a step wrote to be there once, all of it that was acknowledged, and of one dispatch only: the last
+// one that started.
+func (s *storm) checkWrites(r *stormRun, shown runShown, entries []entry) {
+	for _, name := range r.writes {
+		last, acknowledged := "", 0
+		for _, e := range entries {
+			switch {
+			case e.run != r.id || e.step != name:
+			case e.what == "start":
+				last = e.dispatch
+			case e.what == "wrote":
+				acknowledged++
+			}
+		}
+		artifact := "runs/" + r.id + "/" + name
+		var versions list[struct{ Version int }]
+		switch err := s.f.call("data.versions", fmt.Sprintf(`{"name":%q}`, artifact), &versions); {
+		case err != nil && acknowledged == 0 && strings.Contains(err.Error(), "not_found"):
+			continue // it has never written
+		case err != nil:
+			s.t.Errorf("%s, to which %d lines were written: %v", artifact, acknowledged, err)
+			continue
+		}
+		if len(versions.Items) != 1 {
+			s.t.Errorf("%s has %d versions: %s", artifact, len(versions.Items), shown)
+		}
+		text := s.f.body(artifact)
+		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		if n := len(lines); n != acknowledged && n != acknowledged+1 {
+			s.t.Errorf("%s has %d lines, %d were acknowledged: %q; %s", artifact, n, acknowledged, text, shown)
+		}
+		for i, line := range lines {
+			if want := fmt.Sprintf("%d %s", i+1, last); line != want {
+				s.t.Errorf("%s: line %d is %q, not %q of the last dispatch that started: %s", artifact, i+1, line, want, shown)
+			}
 		}
 	}
 }

@@ -37,7 +37,8 @@ type stormRun struct {
 	submit    *process
 	id        string // empty until it was accepted
 	steps     []string
-	cancelled bool // somebody asked for it
+	writes    []string // those of them that write to an artifact
+	cancelled bool     // somebody asked for it
 	// shown holds, for each step that was shown as succeeded, how long the ledger was at that moment.
 	shown map[string]int
 	ended string // the status that was shown first as an end
@@ -162,10 +163,16 @@ func (s *storm) act() {
 	}
 }
 
-// plan makes up a workflow of one to four steps.
-func (s *storm) plan() []string {
+// plannedStep is a step of a run to come.
+type plannedStep struct {
+	name, yaml string
+	writes     bool
+}
+
+// plan makes up a workflow of one to four steps, some of which write to an artifact.
+func (s *storm) plan() []plannedStep {
 	n := 1 + s.choose.IntN(4)
-	steps := make([]string, 0, n)
+	steps := make([]plannedStep, 0, n)
 	for i := range n {
 		keys := []string{}
 		switch s.choose.IntN(5) {
@@ -177,19 +184,30 @@ func (s *storm) plan() []string {
 		if i > 0 && s.choose.IntN(2) == 0 {
 			keys = append(keys, fmt.Sprintf("dependsOn: [s%d]", s.choose.IntN(i)))
 		}
-		steps = append(steps, step(fmt.Sprintf("s%d", i), s.ledger.beating(1+s.choose.IntN(8)), keys...))
+		planned := plannedStep{name: fmt.Sprintf("s%d", i), writes: s.choose.IntN(4) == 0}
+		script := s.ledger.beating(1 + s.choose.IntN(8))
+		if planned.writes {
+			script = s.ledger.writing(1 + s.choose.IntN(4))
+		}
+		planned.yaml = step(planned.name, script, keys...)
+		steps = append(steps, planned)
 	}
 	return steps
 }
 
 // submit hands a run over, and does not wait: the answer may come before, during or after the next fault.
-func (s *storm) submit(steps []string) {
+func (s *storm) submit(steps []plannedStep) {
 	s.submitted++
 	run := &stormRun{shown: map[string]int{}}
-	for i := range steps {
-		run.steps = append(run.steps, fmt.Sprintf("s%d", i))
+	var yaml []string
+	for _, planned := range steps {
+		run.steps = append(run.steps, planned.name)
+		if planned.writes {
+			run.writes = append(run.writes, planned.name)
+		}
+		yaml = append(yaml, planned.yaml)
 	}
-	run.submit = s.f.client("workflow", "run", s.f.write(flow(steps...)), "--detach")
+	run.submit = s.f.client("workflow", "run", s.f.write(flow(yaml...)), "--detach")
 	s.runs = append(s.runs, run)
 }
 

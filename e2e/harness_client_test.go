@@ -70,6 +70,26 @@ func (f *fleet) call(verb, params string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
+// body is the latest version of an artifact.
+func (f *fleet) body(name string) string {
+	f.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, f.url()+"/v1/data/"+name, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.admin())
+	answer, err := f.http.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		f.t.Fatalf("get %s: %s: %v: %s", name, answer.Status, err, body)
+	}
+	return string(body)
+}
+
 // ask is call that must succeed, within the time that a restart may take.
 func (f *fleet) ask(verb, params string, into any) {
 	f.t.Helper()

@@ -53,6 +53,16 @@ func (l *ledger) beating(tenths int) string {
 done`, tenths, l.path))
 }
 
+// writing is a script that appends so many lines to an artifact of its step, and writes each down in the ledger once it
+// has been acknowledged.
+func (l *ledger) writing(lines int) string {
+	return l.script(fmt.Sprintf(`for i in $(seq %d); do
+  echo "$i $SWAMP_DISPATCH_ID" | swamp data append runs/$SWAMP_RUN_ID/$SWAMP_STEP
+  echo "wrote $SWAMP_RUN_ID $SWAMP_STEP $SWAMP_ATTEMPT $$ $SWAMP_DISPATCH_ID" >> %s
+  sleep 0.1
+done`, lines, l.path))
+}
+
 // An entry is one line of a ledger.
 type entry struct {
 	what, run, step string
