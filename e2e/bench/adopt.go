@@ -12,14 +12,18 @@ import (
 // that they run in all is in flight again: from the first worker's return, and from the last one's.
 func adoptions(ctx context.Context, p plan, n, workers int) (first, last time.Duration, err error) {
 	return first, last, with(ctx, p, func(s *server) error {
-		fleet := make([]*workerProcess, workers)
-		for i := range fleet {
+		var fleet []*workerProcess
+		defer func() {
+			for _, w := range fleet {
+				w.kill()
+			}
+		}()
+		for range workers {
 			w, err := s.startWorker(ctx, n/workers, messages.Labels{benchLabel()})
 			if err != nil {
 				return err
 			}
-			defer w.kill()
-			fleet[i] = w
+			fleet = append(fleet, w)
 		}
 		c, err := s.connect(ctx)
 		if err != nil {
