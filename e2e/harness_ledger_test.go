@@ -57,7 +57,7 @@ done`, tenths, l.path))
 // has been acknowledged.
 func (l *ledger) writing(lines int) string {
 	return l.script(fmt.Sprintf(`for i in $(seq %d); do
-  echo "$i $SWAMP_DISPATCH_ID" | swamp data append runs/$SWAMP_RUN_ID/$SWAMP_STEP
+  echo "$i $SWAMP_DISPATCH_ID" | swamp data append runs/$SWAMP_RUN_ID/$SWAMP_STEP > /dev/null
   echo "wrote $SWAMP_RUN_ID $SWAMP_STEP $SWAMP_ATTEMPT $$ $SWAMP_DISPATCH_ID" >> %s
   sleep 0.1
 done`, lines, l.path))
