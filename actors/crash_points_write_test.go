@@ -52,7 +52,8 @@ func writePoints() []crashPoint {
 		{row: "F3", point: "the data is there and its answer is lost", cases: []crashCase{
 			{name: "the data plane panics", fault: panics(data(after)), onDisk: oneActive, tell: wrote("hello")},
 			{name: "the process dies", fault: dies(data(after)), onDisk: oneActive, tell: wrote("hello")},
-			{name: "of a large body", fault: dies(data(after)), onDisk: oneActive, tell: wrote(large())},
+			{name: "of a large body, with a panic", fault: panics(data(after)), onDisk: oneActive, tell: wrote(large())},
+			{name: "of a large body, with the process", fault: dies(data(after)), onDisk: oneActive, tell: wrote(large())},
 			{name: "of an append, with a panic", fault: panics(nth(2, data(after))), onDisk: oneActive, tell: appended("hello ", "world")},
 			{name: "of an append, with the process", fault: dies(nth(2, data(after))), onDisk: oneActive, tell: appended("hello ", "world")},
 			{name: "of an append to a file, with the process", fault: dies(nth(2, data(after))), onDisk: oneActive, tell: appended(large(), large())},
