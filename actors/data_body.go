@@ -33,40 +33,37 @@ type received struct {
 // at its end, with its SHA-256. A body that breaks off, or that is not what it should be, leaves nothing. With drop it is only
 // looked at.
 func (d *Data) receive(ctx context.Context, req *WriteRequest, kind string, drop bool) (_ received, err error) {
-	got, digest := received{dropped: drop}, sha256.New()
+	got, digest := received{dropped: drop}, newDigester()
+	defer digest.end()
 	var check *jsonCheck
 	if kind == artifactJSON {
 		check = newJSONCheck()
 	}
-	piece := bodyPieces.Get().(*[]byte)
-	defer bodyPieces.Put(piece)
-	var small []byte
 	var blob persistence.BlobWriter
 	defer func() {
 		if err != nil && blob != nil {
 			d.discard(blob)
 		}
 	}()
-	for {
-		n, readErr := fill(req.Body, *piece)
+	for last := false; !last; {
+		part, readErr := digest.next(req.Body)
 		if ctx.Err() != nil {
 			return received{}, context.Cause(ctx)
 		}
-		if readErr != nil && !errors.Is(readErr, io.EOF) {
+		if last = errors.Is(readErr, io.EOF); readErr != nil && !last {
 			return received{}, readErr
 		}
-		part := (*piece)[:n]
-		_, _ = digest.Write(part) // a hash takes everything
-		got.body.size += uint64(n)
+		digest.add(part, last)
+		got.body.size += uint64(len(part))
 		if check != nil {
 			if err := check.write(part); err != nil {
 				return received{}, err
 			}
 		}
 		switch {
-		case drop || n == 0:
+		case drop || len(part) == 0:
 		case blob == nil && got.body.size <= inlineBody: // only the first piece can be so small
-			small = append(small, part...)
+			got.body.inline = slices.Clone(part)
 		default:
 			if blob == nil {
 				if blob, err = d.sys.journal.NewBlob(); err != nil {
@@ -77,16 +74,14 @@ func (d *Data) receive(ctx context.Context, req *WriteRequest, kind string, drop
 				return received{}, d.fault(err)
 			}
 		}
-		if readErr != nil {
-			break
-		}
 	}
 	if check != nil {
 		if err := check.end(); err != nil {
 			return received{}, err
 		}
 	}
-	got.body.digest = digest.Sum(nil)
+	sum := digest.end()
+	got.body.digest = sum.Sum(nil)
 	if req.Verify != nil {
 		if err := req.Verify([sha256.Size]byte(got.body.digest)); err != nil {
 			return received{}, err
@@ -97,9 +92,79 @@ func (d *Data) receive(ctx context.Context, req *WriteRequest, kind string, drop
 			return received{}, d.fault(err)
 		}
 	}
-	got.body.inline = small
-	got.body.state, err = hashState(digest)
+	got.body.state, err = hashState(sum)
 	return got, err
+}
+
+// digester reads a body piece by piece and makes its digest. Of a body of more than one piece the digest is made beside the
+// rest: while one piece is written, and the next one read.
+type digester struct {
+	sum    hash.Hash
+	pieces [2]*[]byte
+	turn   int
+	parts  chan []byte   // to the goroutine; nil: there is none
+	taken  chan struct{} // a value for each of them that is in the digest
+	busy   bool          // one is on its way
+}
+
+func newDigester() *digester { return &digester{sum: sha256.New()} }
+
+// next reads the next piece, which is whole unless the body ends. It stands until the one after the next is read.
+func (h *digester) next(r io.Reader) ([]byte, error) {
+	h.turn = 1 - h.turn
+	if h.pieces[h.turn] == nil {
+		h.pieces[h.turn] = bodyPieces.Get().(*[]byte)
+	}
+	n, err := fill(r, *h.pieces[h.turn])
+	return (*h.pieces[h.turn])[:n], err
+}
+
+// add adds the piece that was read.
+func (h *digester) add(part []byte, last bool) {
+	if last && h.parts == nil {
+		_, _ = h.sum.Write(part) // a hash takes everything
+		return
+	}
+	if h.parts == nil {
+		h.parts, h.taken = make(chan []byte), make(chan struct{}, 1)
+		go h.run(h.parts)
+	}
+	h.wait()
+	h.parts <- part
+	h.busy = true
+}
+
+// run ends when parts is closed, which end does and waits for.
+func (h *digester) run(parts <-chan []byte) {
+	for part := range parts {
+		_, _ = h.sum.Write(part) // a hash takes everything
+		h.taken <- struct{}{}
+	}
+	close(h.taken)
+}
+
+func (h *digester) wait() {
+	if h.busy {
+		<-h.taken
+		h.busy = false
+	}
+}
+
+// end is the digest of all that was added. Nothing is read after it.
+func (h *digester) end() hash.Hash {
+	h.wait()
+	if h.parts != nil {
+		close(h.parts)
+		<-h.taken // closed
+		h.parts = nil
+	}
+	for i, piece := range h.pieces {
+		if piece != nil {
+			bodyPieces.Put(piece)
+			h.pieces[i] = nil
+		}
+	}
+	return h.sum
 }
 
 // fill reads until the piece is full or the body has ended, which is io.EOF, also together with bytes.
