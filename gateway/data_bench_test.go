@@ -105,7 +105,7 @@ func plainServer(t testing.TB) string {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(n.Add(1))))
 		if err == nil {
 			_, err = io.Copy(f, r.Body)
-			err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+			err = errors.Join(err, f.Sync(), f.Close())
 		}
 		if err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
