@@ -272,10 +272,11 @@ func (s *story) start(t *tail) {
 func (s *story) event(e persistence.Event) (messages.RunStatus, error) {
 	fresh, ok := e.Value.(*storyEvent)
 	if !ok {
-		fresh = &storyEvent{event: &messages.RunEvent{}}
-		if err := proto.Unmarshal(e.Body, fresh.event); err != nil {
+		event, err := s.sys.decodeEvent(e.Body)
+		if err != nil {
 			return "", err
 		}
+		fresh = &storyEvent{event: event}
 		fresh.parts()
 		fresh.Number(e.Seq)
 	}

@@ -184,8 +184,8 @@ func (sys *System) eachEvent(run string, fn func(*messages.RunEvent)) error {
 			return nil
 		}
 		for _, e := range events {
-			r := &messages.RunEvent{}
-			if err := proto.Unmarshal(e.Body, r); err != nil {
+			r, err := sys.decodeEvent(e.Body)
+			if err != nil {
 				return err
 			}
 			r.Seq, r.Offset = uint32(e.Seq), nil

@@ -3,7 +3,6 @@ package actors
 import (
 	"fmt"
 	"github.com/swampd/swampd/messages"
-	"google.golang.org/protobuf/proto"
 )
 
 // result ends the lease with what the worker reports, once all output before it has come.
@@ -24,20 +23,27 @@ func (l leaseState) result(r *messages.DispatchResult, at moment) (leaseState, d
 		StartedAt: messages.Time(started), EndedAt: messages.Time(at.now), ExitCode: r.GetExitCode(),
 		Excused: status == outcomeLost && (l.excused || l.stalled(at)),
 	}
-	if size := proto.Size(&messages.Outcome{Outputs: o.GetOutputs()}); size > outputBytes {
-		// A commit that the journal takes for no size would be tried for ever.
+	if size := outputsSize(o.GetOutputs()); size > outputBytes {
 		o.Status, o.Code, o.Outputs = outcomeFailed, string(messages.CodeOutputTooLarge), nil
 		o.Error = fmt.Sprintf("the step's outputs take %d bytes, and the store keeps at most %d", size, outputBytes)
 	}
 	return l.end(messages.LeaseCompleted, o, at)
 }
 
-// Bounds on what a worker says at the end of a dispatch. Both stand twice in the commit that ends the step, in its record and
-// in an event, and the journal takes 512 KiB.
+// Bounds on what a worker says at the end of a dispatch: on its outputs, names and values together, and on its error, which
+// stands twice in the commit that ends the step, in its record and in an event.
 const (
-	outputBytes = 224 << 10
+	outputBytes = 1 << 20
 	errorBytes  = 64 << 10
 )
+
+func outputsSize(outputs []*messages.KeyValue) int {
+	size := 0
+	for _, kv := range outputs {
+		size += len(kv.GetKey()) + len(kv.GetValue())
+	}
+	return size
+}
 
 // outcomeOf reads a worker's word for how it ended; a word that we do not know is a failure.
 func outcomeOf(r *messages.DispatchResult) string {

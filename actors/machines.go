@@ -79,6 +79,7 @@ func (sys *System) read(kind persistence.Kind, id string, body proto.Message) (u
 	if err := proto.Unmarshal(rec.Body, body); err != nil {
 		return 0, fmt.Errorf("decode %s %s: %w", kind, id, err)
 	}
+	sys.fetchOutputs(body)
 	return rec.Version, nil
 }
 
@@ -268,6 +269,7 @@ func loadStep(sys *System, self address, at moment) (stepState, error) {
 	if err := proto.Unmarshal(rec.Body, found.record); err != nil {
 		return stepState{}, fmt.Errorf("decode step %s of run %s: %w", step, run, err)
 	}
+	sys.fetchOutputs(found.record)
 	return stepFrom(found), nil
 }
 

@@ -84,6 +84,7 @@ func (sys *System) runShow(p *messages.RunShowParams) (proto.Message, error) {
 	}
 	byOrdinal := make(map[int]*messages.StepRecord, len(steps))
 	for _, s := range steps {
+		sys.fetchOutputs(s)
 		byOrdinal[int(s.GetOrdinal())] = s
 	}
 	item := &messages.RunItem{

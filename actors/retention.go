@@ -95,12 +95,12 @@ func (r *retainer) runs(ctx context.Context) (err error) {
 			r.swept = false // of some the record may be gone already, and the output not
 		}
 	}()
-	var logs []string
+	var logs, bodies []string
 	for _, id := range removable(runs, r.keep, time.Now()) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		dispatches, err := r.run(ctx, &out, id)
+		gone, err := r.run(ctx, &out, id)
 		switch {
 		case errors.Is(err, errInUse):
 			if !r.reported[id] {
@@ -111,49 +111,52 @@ func (r *retainer) runs(ctx context.Context) (err error) {
 			return fmt.Errorf("remove run %s: %w", id, err)
 		default:
 			delete(r.reported, id)
-			logs = append(logs, dispatches...)
+			logs, bodies = append(logs, gone.logs...), append(bodies, gone.bodies...)
 		}
 	}
 	if err := out.flush(ctx); err != nil {
 		return fmt.Errorf("remove runs: %w", err)
 	}
 	r.logs = append(r.logs, logs...)
+	r.sys.data.free(bodies...)
 	return nil
 }
 
+// leftovers are what is not in records, and follows when the commits that remove these have been made.
+type leftovers struct {
+	logs   []string // of output, by their dispatches
+	bodies []string // of outputs, by their keys
+}
+
 // run adds a run to a removal, what belongs to it first: a crash between two commits leaves a run of which something is
-// missing, which the next round removes, and never something whose run is gone. It returns the run's dispatches, whose
-// output follows when the commits have been made.
-func (r *retainer) run(ctx context.Context, out *removal, id string) (dispatches []string, err error) {
+// missing, which the next round removes, and never something whose run is gone. What is left is what
+// follows.
+func (r *retainer) run(ctx context.Context, out *removal, id string) (left leftovers, err error) {
 	if _, lives := r.sys.refs.Load(runAddress(id)); lives {
-		return nil, nil // somebody has just asked for it: the next round, then
+		return left, nil // somebody has just asked for it: the next round, then
 	}
-	parts, err := r.partsOf(id)
+	parts, left, err := r.partsOf(id)
 	if err != nil {
-		return nil, err
+		return left, err
 	}
 	for _, d := range parts {
-		if d.Kind == persistence.KindLease {
-			dispatch, _, _ := strings.Cut(d.ID, "/")
-			dispatches = append(dispatches, dispatch)
-		}
 		if err := out.delete(ctx, d.Kind, d.ID); err != nil {
-			return nil, err
+			return left, err
 		}
 	}
 	if err := out.drop(ctx, id); err != nil {
-		return nil, err
+		return left, err
 	}
-	return dispatches, out.delete(ctx, persistence.KindRun, id)
+	return left, out.delete(ctx, persistence.KindRun, id)
 }
 
-// partsOf returns the records that belong to an ended run, or errInUse where one of them lives.
-func (r *retainer) partsOf(run string) ([]persistence.Delete, error) {
+// partsOf returns the records that belong to an ended run, and what is left once they are gone; or errInUse where one of them
+// lives.
+func (r *retainer) partsOf(run string) (parts []persistence.Delete, left leftovers, err error) {
 	steps, err := r.sys.steps(run)
 	if err != nil {
-		return nil, err
+		return nil, left, err
 	}
-	var parts []persistence.Delete
 	for _, kind := range []persistence.Kind{persistence.KindPending, persistence.KindLease, persistence.KindOutput} {
 		for _, ended := range []bool{false, true} {
 			living := ""
@@ -165,23 +168,36 @@ func (r *retainer) partsOf(run string) ([]persistence.Delete, error) {
 					living = rec.ID
 				}
 				parts = append(parts, persistence.Delete{Kind: kind, ID: rec.ID})
+				if kind == persistence.KindLease {
+					left.lease(rec)
+				}
 				return living == ""
 			})
 			if err != nil {
-				return nil, err
+				return nil, left, err
 			}
 			if living != "" {
-				return nil, fmt.Errorf("%s %s: %w", kind, living, errInUse)
+				return nil, left, fmt.Errorf("%s %s: %w", kind, living, errInUse)
 			}
 		}
 	}
 	for _, s := range steps {
 		if !messages.StepStatus(s.GetStatus()).Ended() {
-			return nil, fmt.Errorf("step %s of job %s: %w", s.GetStep(), s.GetJob(), errInUse)
+			return nil, left, fmt.Errorf("step %s of job %s: %w", s.GetStep(), s.GetJob(), errInUse)
 		}
 		parts = append(parts, persistence.Delete{Kind: persistence.KindStep, ID: stepRecordID(run, s.GetOrdinal())})
 	}
-	return parts, nil
+	return parts, left, nil
+}
+
+// lease notes what a lease leaves. A step's own record names no other body than that of its last lease.
+func (l *leftovers) lease(rec persistence.Record) {
+	dispatch, _, _ := strings.Cut(rec.ID, "/")
+	l.logs = append(l.logs, dispatch)
+	var body messages.LeaseRecord
+	if proto.Unmarshal(rec.Body, &body) == nil && body.GetOutcome().GetOutputsBody() != nil { // else the next boot's sweep finds it
+		l.bodies = append(l.bodies, body.GetOutcome().GetOutputsBody().GetKey())
+	}
 }
 
 // sources removes sources without a run, from time to time.

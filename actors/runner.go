@@ -504,8 +504,11 @@ func (sys *System) commit(d decision) error {
 		*scratch = buf[:0]
 		return buf[start:len(buf):len(buf)], err
 	}
+	if err := sys.keepOutputs(d.writes); err != nil {
+		return err
+	}
 	for i, w := range d.writes {
-		body, err := encode(w.body)
+		body, err := encode(withoutOutputs(w.body))
 		if err != nil {
 			return fmt.Errorf("encode %s %s: %w", w.kind, w.id, err)
 		}
@@ -521,7 +524,7 @@ func (sys *System) commit(d decision) error {
 		c.Conditions = append(c.Conditions, persistence.Condition{Kind: persistence.KindLease, ID: d.alive, State: string(messages.LeaseActive)})
 	}
 	for i, e := range d.events {
-		body, err := encode(e)
+		body, err := encode(eventWithoutOutputs(e, d.writes))
 		if err != nil {
 			return fmt.Errorf("encode event of %s: %w", d.stream, err)
 		}

@@ -208,7 +208,7 @@ func TestWorker_WhatItSaysIsNeverTooLargeForTheBooks(t *testing.T) {
 		{"an error", func(d *testkit.Dispatch) { d.Fail(messages.CodeExitNonzero, long) }, messages.CodeExitNonzero},
 		{"outputs", func(d *testkit.Dispatch) {
 			var outputs []string
-			for i := range 18 {
+			for i := range 21 {
 				outputs = append(outputs, fmt.Sprintf("k%d=%s", i, long[:50_000]))
 			}
 			d.Succeed(outputs...)

@@ -35,7 +35,7 @@ func (s stepState) dispatchEnded(c leaseEnded, at moment) (stepState, decision) 
 	if o.GetStartedAt() != nil {
 		s.startedAt = messages.GoTime(o.GetStartedAt())
 	}
-	s.outputs = o.GetOutputs()
+	s.outputs, s.outputsBody = o.GetOutputs(), o.GetOutputsBody()
 	d := decision{effects: []effect{noted}}
 	switch {
 	case o.GetStatus() == outcomeSucceeded:

@@ -26,6 +26,7 @@ func (s stepState) record() *messages.StepRecord {
 		Worker: s.worker, ReadyAt: messages.Time(s.readyAt), QueuedAt: messages.Time(s.queuedAt),
 		StartedAt: messages.Time(s.startedAt), EndedAt: messages.Time(s.endedAt), Error: s.errText, Code: s.code,
 		Outputs: s.outputs, CancelRequestedAt: messages.Time(s.cancelAt), CancelRequestedBy: s.cancelBy, CancelForced: s.forced,
+		OutputsBody: s.outputsBody,
 	}
 }
 
@@ -54,7 +55,7 @@ func stepFrom(f foundStep) stepState {
 		queueID: r.GetQueueId(), pending: waitVersion(r), orphan: f.orphan && r.GetStatus() == string(messages.StepQueued), grace: f.grace, dispatchID: r.GetDispatchId(), generation: r.GetGeneration(),
 		worker: r.GetWorker(), readyAt: messages.GoTime(r.GetReadyAt()), queuedAt: messages.GoTime(r.GetQueuedAt()),
 		startedAt: messages.GoTime(r.GetStartedAt()), endedAt: messages.GoTime(r.GetEndedAt()), errText: r.GetError(),
-		code: r.GetCode(), outputs: r.GetOutputs(), cancelAt: messages.GoTime(r.GetCancelRequestedAt()),
+		code: r.GetCode(), outputs: r.GetOutputs(), outputsBody: r.GetOutputsBody(), cancelAt: messages.GoTime(r.GetCancelRequestedAt()),
 		cancelBy: r.GetCancelRequestedBy(), forced: r.GetCancelForced(),
 	}
 }

@@ -49,6 +49,7 @@ type stepState struct {
 
 	errText, code string
 	outputs       []*messages.KeyValue
+	outputsBody   *messages.BodyRef // where they are, if not in the records
 
 	cancelAt time.Time
 	cancelBy string

@@ -107,6 +107,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 
 // backupRecords returns the bodies that the records name.
 func (s *Store) backupRecords(ctx context.Context, out *backupWriter) (bodies []BlobRef, err error) {
+	seen := map[string]struct{}{} // a step and its lease name the same one
 	err = s.engine.View(func(r Reader) error {
 		meta, err := readMeta(r)
 		if err != nil {
@@ -118,7 +119,10 @@ func (s *Store) backupRecords(ctx context.Context, out *backupWriter) (bodies []
 			if mayNameBlob(key) {
 				if ref, named, err := blobRefAt(key, value); err == nil && named { // else it is set aside by the one who reads it
 					ref.Digest = nil
-					bodies = append(bodies, ref)
+					if _, again := seen[ref.Key]; !again {
+						seen[ref.Key] = struct{}{}
+						bodies = append(bodies, ref)
+					}
 				}
 			}
 			if ctx.Err() != nil {

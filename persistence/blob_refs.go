@@ -19,14 +19,35 @@ type BlobRef struct {
 
 // blobRef returns the body that a record names, if it names one.
 func blobRef(kind Kind, body []byte) (ref BlobRef, named bool, err error) {
-	if kind != KindArtifactVersion {
+	switch kind {
+	case KindArtifactVersion:
+		var v messages.ArtifactVersionRecord
+		if err := proto.Unmarshal(body, &v); err != nil {
+			return BlobRef{}, false, err
+		}
+		return refOfVersion(&v), v.GetBlob() != "", nil
+	case KindLease:
+		var l messages.LeaseRecord
+		if err := proto.Unmarshal(body, &l); err != nil {
+			return BlobRef{}, false, err
+		}
+		return refOfOutputs(l.GetOutcome().GetOutputsBody(), "dispatch", l.GetDispatchId()), l.GetOutcome().GetOutputsBody() != nil, nil
+	case KindStep:
+		var s messages.StepRecord
+		if err := proto.Unmarshal(body, &s); err != nil {
+			return BlobRef{}, false, err
+		}
+		return refOfOutputs(s.GetOutputsBody(), "step", StepID(s.GetRunId(), s.GetOrdinal())), s.GetOutputsBody() != nil, nil
+	default:
 		return BlobRef{}, false, nil
 	}
-	var v messages.ArtifactVersionRecord
-	if err := proto.Unmarshal(body, &v); err != nil {
-		return BlobRef{}, false, err
+}
+
+func refOfOutputs(r *messages.BodyRef, what, id string) BlobRef {
+	if r == nil {
+		return BlobRef{}
 	}
-	return refOfVersion(&v), v.GetBlob() != "", nil
+	return BlobRef{Key: r.GetKey(), Owner: fmt.Sprintf("the outputs of %s %q", what, id), Size: r.GetSize(), Digest: r.GetDigest()}
 }
 
 func refOfVersion(v *messages.ArtifactVersionRecord) BlobRef {
@@ -38,7 +59,7 @@ func describeVersion(v *messages.ArtifactVersionRecord) string {
 }
 
 // blobKinds are the kinds whose records may name a body.
-func blobKinds() []Kind { return []Kind{KindArtifactVersion} }
+func blobKinds() []Kind { return []Kind{KindArtifactVersion, KindLease, KindStep} }
 
 // blobRefAt is blobRef for a key and a value of the engine.
 func blobRefAt(key, value []byte) (ref BlobRef, named bool, err error) {

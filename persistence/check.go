@@ -139,6 +139,11 @@ func (c *checker) record(key, value []byte) {
 	}
 	c.report.Records[h.kind]++
 	id := string(h.id)
+	if h.kind == KindLease || h.kind == KindStep { // of artifacts there is more to say
+		if ref, named, err := blobRef(h.kind, h.body); err == nil && named {
+			c.report.Bodies = append(c.report.Bodies, ref)
+		}
+	}
 	switch h.kind {
 	case KindRun:
 		c.runs[id] = h.ended

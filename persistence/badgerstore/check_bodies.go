@@ -19,6 +19,9 @@ func (r *Report) checkBodies(dir string) error {
 	}
 	named := make(map[string]struct{}, len(r.Bodies))
 	for _, ref := range r.Bodies {
+		if _, again := named[ref.Key]; again { // a step and its lease name the same one
+			continue
+		}
 		named[ref.Key] = struct{}{}
 		size, err := checkBody(bodies, ref)
 		if err != nil {
