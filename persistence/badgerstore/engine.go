@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -50,12 +51,12 @@ func openEngine(config Config, h *head, s *space) (*engine, error) {
 		return nil, fmt.Errorf("make the journal's directory: %w", err)
 	}
 	logger := &engineLogger{logger: config.Logger}
-	db, err := badger.Open(engineOptions(dir).WithLogger(logger))
+	db, err := openBadger(engineOptions(dir).WithLogger(logger))
 	switch {
 	case err == nil:
 		logger.opened.Store(true)
 		return &engine{db: db, head: h, space: s}, nil
-	case strings.Contains(err.Error(), "Cannot acquire directory lock"): // it has no other mark
+	case isBadgerLocked(err):
 		// Something that is not this program holds Badger's own lock.
 		pid, _ := os.ReadFile(filepath.Join(dir, "LOCK"))
 		return nil, &persistence.LockedError{Dir: config.Dir, PID: parsePID(pid)}
@@ -66,6 +67,24 @@ func openEngine(config Config, h *head, s *space) (*engine, error) {
 			Dir: config.Dir, What: fmt.Sprintf("the journal cannot be opened: %v", err), Next: whatToDoIfDamaged,
 		}
 	}
+}
+
+// openBadger opens Badger, and tries again for a moment where its own lock is held: ours says that no orchestrator is there,
+// but a process that one was just starting as it closed may still have Badger's lock open.
+func openBadger(options badger.Options) (*badger.DB, error) {
+	const tries, pause = 20, 25 * time.Millisecond
+	for try := 1; ; try++ {
+		db, err := badger.Open(options)
+		if err == nil || !isBadgerLocked(err) || try == tries {
+			return db, err
+		}
+		<-time.After(pause) // nothing tells that somebody has given a lock up
+	}
+}
+
+// isBadgerLocked tells whether Badger's own lock is held, which has no other mark.
+func isBadgerLocked(err error) bool {
+	return strings.Contains(err.Error(), "Cannot acquire directory lock")
 }
 
 // View implements persistence.Engine.

@@ -41,7 +41,7 @@ func acquireLock(dir string) (*lock, error) {
 
 // release gives the directory free. The file stays: to remove it would race with the next process.
 func (l *lock) release() error {
-	err := l.file.Close()
+	err := errors.Join(unlock(l.file), l.file.Close())
 	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}

@@ -18,6 +18,10 @@ func tryLock(f *os.File) error {
 	return err
 }
 
+// unlock gives the lock up. To close the file is not enough: the lock lasts until nobody has it open any more, and a
+// process that is being started has every file of ours for a moment.
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 func freeSpace(dir string) (uint64, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

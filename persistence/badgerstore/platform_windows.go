@@ -18,6 +18,9 @@ func tryLock(f *os.File) error {
 	return err
 }
 
+// unlock leaves the lock to the closing of the file.
+func unlock(*os.File) error { return nil }
+
 func freeSpace(dir string) (uint64, error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
