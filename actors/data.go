@@ -128,8 +128,9 @@ func (u *unfreed) take() []string {
 	return keys
 }
 
-// nameLocks keep the writers of one artifact from each other's way. Nothing depends on them: the journal compares versions.
-// Without them all but one of those who write at once would lose, and would do their work again.
+// nameLocks keep the writers of one artifact apart, from the reading of its records to the end of their commit. Records
+// would be safe without them, since the journal compares versions; a file is not: an append cuts off what stands behind the
+// length that it has read, which another one may just have written.
 type nameLocks struct {
 	mu   sync.Mutex
 	held map[string]*nameLock
